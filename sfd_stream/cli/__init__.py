@@ -1,0 +1,1 @@
+"""The command line: one file a command; each parses, wires and prints, nothing else."""

@@ -1,0 +1,1 @@
+"""Records in, snapshots and dead letters out. Knows brokers, not sketches."""

@@ -1,0 +1,1 @@
+"""Reading snapshots downstream."""

@@ -1,0 +1,1 @@
+"""Where checkpoints live: disk or object store behind one small contract."""
