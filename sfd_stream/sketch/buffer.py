@@ -1,0 +1,67 @@
+"""Rows waiting to be shrunk. Memory is bounded by the capacity; order is preserved; blocks are shared, not copied."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from sfd_stream.sketch.rows import RowBlock
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """Full as soon as any of these is reached. A property of the row sequence alone: never of batches or time."""
+
+    entries: int | None = None
+    """non-zeros + rows"""
+    nnz: int | None = None
+    rows: int | None = None
+
+    def rows_until_full(self, block: RowBlock, pending_rows: int, pending_nnz: int) -> int | None:
+        """How many rows of the block fill a buffer that holds so much already; None if all of them do not."""
+        number = np.arange(1, block.rows + 1)
+        nnz = block.indptr[1:] + pending_nnz
+        marks = [
+            np.searchsorted(measure, limit, side="left") + 1
+            for measure, limit in (
+                (nnz + number + pending_rows, self.entries),
+                (nnz, self.nnz),
+                (number + pending_rows, self.rows),
+            )
+            if limit is not None
+        ]
+        first = int(min(marks, default=block.rows + 1))
+        return first if first <= block.rows else None
+
+
+class RowBuffer:
+    """The rows that came since the last shrink, as the blocks they came in."""
+
+    def __init__(self, blocks: Sequence[RowBlock] = ()) -> None:
+        self.blocks: tuple[RowBlock, ...] = tuple(blocks)
+        self.rows = sum(block.rows for block in self.blocks)
+        self.nnz = sum(block.nnz for block in self.blocks)
+
+    def append(self, block: RowBlock) -> None:
+        if block.rows:
+            self.blocks = (*self.blocks, block)
+            self.rows += block.rows
+            self.nnz += block.nnz
+
+    def clear(self) -> None:
+        self.blocks, self.rows, self.nnz = (), 0, 0
+
+    def joined(self, d: int) -> RowBlock:
+        """All rows as one block, in the order they came: its bits do not depend on how they were cut."""
+        if not self.blocks:
+            return RowBlock(np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0), d)
+        starts = np.cumsum([0, *(block.nnz for block in self.blocks)])
+        pointers = [block.indptr[1:] + start for block, start in zip(self.blocks, starts, strict=False)]
+        return RowBlock(
+            np.concatenate([np.zeros(1, np.int64), *pointers]),
+            np.concatenate([block.indices for block in self.blocks]),
+            np.concatenate([block.values for block in self.blocks]),
+            d,
+        )

@@ -1,0 +1,272 @@
+"""Algorithm 1 of the paper as a state that takes rows in, gives a `Sketch` at any time, and can be stopped and resumed.
+
+Nothing here depends on time, on how rows were cut into blocks, or on how often a sketch was asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from itertools import count
+from typing import Any
+
+import numpy as np
+
+from sfd_stream.sketch.buffer import Capacity, RowBuffer
+from sfd_stream.sketch.rows import Float, RowBlock
+from sfd_stream.sketch.shrink import (
+    Chance,
+    Shrink,
+    Shrunk,
+    full_dense_shrink,
+    fused_shrink,
+    paper_shrink,
+    squared_frobenius,
+    unverified_shrink,
+)
+from sfd_stream.sketch.sketch import Sketch
+from sfd_stream.sketch.verify import failure_share, query_share
+
+SHRINKS: dict[str, Shrink] = {
+    "fused": fused_shrink,
+    "paper": paper_shrink,
+    "sparse-shrink": unverified_shrink,
+    "dense": full_dense_shrink,
+}
+
+BUFFER_FACTOR = 4.0
+BUFFER_ENTRIES_MIN = 1 << 19
+"""Small sketches buffer some 6 MB all the same: fewer shrinks cost less and lose less."""
+
+UNNOTICED = 0.1
+"""The certificate of a look, which is not kept, may be loose by this part of the delta so far."""
+
+SEARCH, PROBE, QUERY_SEARCH, QUERY_PROBE = range(4)
+"""The streams of randomness of one shrink, each its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parameters:
+    """What determines a sketch, beside the rows."""
+
+    d: int
+    ell: int = 50
+    method: str = "fused"
+    failure_probability: float = 0.01
+    seed: int | tuple[int, ...] = 0
+    buffer_factor: float = BUFFER_FACTOR
+    buffer_entries_max: int | None = None
+    half_life_rows: float | None = None
+
+    def capacity(self, kept: int) -> Capacity:
+        """When the buffer is full; `kept` is the number of rows that the sketch has now."""
+        if self.method == "dense":
+            return Capacity(rows=max(2 * self.ell - kept, 1))
+        if self.method == "fused":
+            entries = max(int(self.buffer_factor * self.ell * self.d), BUFFER_ENTRIES_MIN)
+            return Capacity(entries=min(entries, self.buffer_entries_max or entries))
+        return Capacity(nnz=self.ell * self.d, rows=self.d, entries=self.buffer_entries_max)
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """What is known of all rows that were shrunk, with the weights that a half-life gave them."""
+
+    rows: int
+    nnz: int
+    weight: float
+    squared_frobenius: float
+    column_sums: Float
+    delta: float
+    rounding: float
+
+    @classmethod
+    def none(cls, d: int) -> Totals:
+        return cls(0, 0, 0.0, 0.0, np.zeros(d), 0.0, 0.0)
+
+    def decayed(self, factor: float) -> Totals:
+        if factor == 1.0:
+            return self
+        return replace(
+            self,
+            weight=self.weight * factor,
+            squared_frobenius=self.squared_frobenius * factor,
+            column_sums=self.column_sums * factor,
+            delta=self.delta * factor,
+            rounding=self.rounding * factor,
+        )
+
+    def plus_rows(self, block: RowBlock, weights: Float | None) -> Totals:
+        """The counters after a whole buffer. Sums run over the joined buffer, so batches leave no trace in them.
+
+        `block` already carries the square roots of `weights` (None: all ones).
+        """
+        values = block.values if weights is None else block.values * np.repeat(np.sqrt(weights), np.diff(block.indptr))
+        sums = np.bincount(block.indices, values, minlength=len(self.column_sums))
+        square = squared_frobenius(block.values)
+        if not np.isfinite(self.squared_frobenius + square):
+            raise OverflowError("the squared Frobenius norm of the rows exceeds the range of float64")
+        return replace(
+            self,
+            rows=self.rows + block.rows,
+            nnz=self.nnz + block.nnz,
+            weight=self.weight + (block.rows if weights is None else float(np.sum(weights))),
+            squared_frobenius=self.squared_frobenius + square,
+            column_sums=self.column_sums + sums,
+        )
+
+
+class SketchBuilder:
+    """SparseFrequentDirections: rows go into a buffer; a full buffer is shrunk into the sketch."""
+
+    def __init__(self, parameters: Parameters) -> None:
+        self.parameters = parameters
+        self.buffer = RowBuffer()
+        self.B: Float = np.zeros((0, parameters.d))
+        self.totals = Totals.none(parameters.d)
+        self.shrinks = 0
+        self.verifications = 0
+        self.retries = 0
+
+    @property
+    def d(self) -> int:
+        return self.parameters.d
+
+    @property
+    def rows(self) -> int:
+        return self.totals.rows + self.buffer.rows
+
+    @property
+    def nnz(self) -> int:
+        return self.totals.nnz + self.buffer.nnz
+
+    def absorb(self, block: RowBlock) -> int:
+        """Take rows in; returns how many shrinks they caused."""
+        assert block.d == self.d, "columns were checked where rows came in"
+        before = self.shrinks
+        while True:
+            capacity = self.parameters.capacity(len(self.B))
+            full = capacity.rows_until_full(block, self.buffer.rows, self.buffer.nnz)
+            if full is None:
+                self.buffer.append(block)
+                return self.shrinks - before
+            self.buffer.append(block.take(0, full))
+            self._shrink()
+            block = block.take(full, block.rows)
+
+    def _shrink(self) -> None:
+        shrunk, self.totals = self._shrunk_buffer(self._chance())
+        self.B = shrunk.B
+        self.shrinks += 1
+        self.verifications += shrunk.attempts
+        self.retries += max(shrunk.attempts - 1, 0)
+        self.buffer.clear()
+
+    def _shrunk_buffer(self, chance: Chance, unnoticed: float = 0.0) -> tuple[Shrunk, Totals]:
+        """What the state becomes when the buffer is shrunk into the sketch now."""
+        block, B, totals = self._weighted()
+        shrunk = SHRINKS[self.parameters.method](
+            B, block, self.parameters.ell, replace(chance, slack=unnoticed * totals.delta)
+        )
+        return shrunk, replace(totals, delta=totals.delta + shrunk.bound, rounding=totals.rounding + shrunk.rounding)
+
+    def _weighted(self) -> tuple[RowBlock, Float, Totals]:
+        """Buffer, sketch and counters as of the newest row: a row that is h rows old weighs 2^(-h/half-life)."""
+        block = self.buffer.joined(self.d)
+        half_life = self.parameters.half_life_rows
+        if half_life is None:
+            return block, self.B, self.totals.plus_rows(block, None)
+        weights = np.exp2(-np.arange(block.rows - 1, -1, -1.0) / half_life)
+        roots = np.repeat(np.sqrt(weights), np.diff(block.indptr))
+        weighted = replace(block, values=block.values * roots)
+        factor = float(np.exp2(-block.rows / half_life))
+        totals = self.totals.decayed(factor).plus_rows(weighted, weights)
+        return weighted, self.B * np.sqrt(factor), totals
+
+    def sketch(self) -> Sketch:
+        """The sketch of all rows so far, pending ones included. Asking changes nothing."""
+        if not self.buffer.rows:
+            return self._as_sketch(self.B, self.totals)
+        shrunk, totals = self._shrunk_buffer(self._query_chance(), UNNOTICED)
+        return self._as_sketch(shrunk.B, totals)
+
+    def _as_sketch(self, B: Float, totals: Totals) -> Sketch:
+        p = self.parameters
+        return Sketch(
+            matrix=B,
+            ell=p.ell,
+            delta=totals.delta,
+            rounding=totals.rounding,
+            failure_probability=p.failure_probability if p.method in ("fused", "paper") else 0.0,
+            rows=totals.rows,
+            nnz=totals.nnz,
+            weight=totals.weight,
+            squared_frobenius=totals.squared_frobenius,
+            column_sums=totals.column_sums,
+            shrinks=self.shrinks,
+        )
+
+    def _chance(self) -> Chance:
+        failure = self.parameters.failure_probability
+        shares = (failure_share(i, failure) for i in count(self.verifications + 1))
+        return Chance(self._rng(SEARCH), self._rng(PROBE), shares)
+
+    def _query_chance(self) -> Chance:
+        failure, rows = self.parameters.failure_probability, self.rows
+        shares = (query_share(rows, attempt, failure) for attempt in count(1))
+        return Chance(self._rng(QUERY_SEARCH, rows), self._rng(QUERY_PROBE, rows), shares)
+
+    def _rng(self, *stream: int) -> np.random.Generator:
+        seed = self.parameters.seed
+        return np.random.default_rng([*(seed if isinstance(seed, tuple) else (seed,)), self.shrinks, *stream])
+
+    def grow(self, d: int) -> None:
+        """More columns from here on: zero in all rows so far. The bound does not change."""
+        assert d >= self.d, "columns are never taken away"
+        extra = d - self.d
+        self.parameters = replace(self.parameters, d=d)
+        self.B = np.pad(self.B, ((0, 0), (0, extra)))
+        self.totals = replace(self.totals, column_sums=np.pad(self.totals.column_sums, (0, extra)))
+
+    def resize(self, ell: int) -> None:
+        """Another ell from here on; a smaller one costs the square of the first singular value that goes."""
+        shrunk = self._as_sketch(self.B, self.totals).resized(ell)
+        self.B = shrunk.matrix
+        self.totals = replace(self.totals, delta=shrunk.delta, rounding=shrunk.rounding)
+        self.parameters = replace(self.parameters, ell=ell)
+
+    def state(self) -> tuple[dict[str, Any], dict[str, np.ndarray[Any, Any]], tuple[RowBlock, ...]]:
+        """Everything that must be kept to go on bit for bit: numbers, arrays, and the pending rows."""
+        totals = self.totals
+        numbers = {
+            "rows": totals.rows,
+            "nnz": totals.nnz,
+            "weight": totals.weight,
+            "squared_frobenius": totals.squared_frobenius,
+            "delta": totals.delta,
+            "rounding": totals.rounding,
+            "shrinks": self.shrinks,
+            "verifications": self.verifications,
+            "retries": self.retries,
+        }
+        return numbers, {"B": self.B, "column_sums": totals.column_sums}, self.buffer.blocks
+
+    @classmethod
+    def resume(
+        cls,
+        parameters: Parameters,
+        numbers: Mapping[str, Any],
+        arrays: Mapping[str, np.ndarray[Any, Any]],
+        pending: tuple[RowBlock, ...],
+    ) -> SketchBuilder:
+        """A builder that goes on where `state` was taken, bit for bit on the same machine and BLAS threads."""
+        builder = cls(parameters)
+        names = ("rows", "nnz", "weight", "squared_frobenius", "delta", "rounding")
+        column_sums = np.array(arrays["column_sums"], np.float64, order="C")
+        builder.totals = Totals(**{name: numbers[name] for name in names}, column_sums=column_sums)
+        builder.B = np.array(arrays["B"], np.float64, order="C")
+        builder.shrinks = numbers["shrinks"]
+        builder.verifications = numbers["verifications"]
+        builder.retries = numbers["retries"]
+        builder.buffer = RowBuffer(pending)
+        return builder

@@ -1,0 +1,225 @@
+"""The scikit-learn face of the sketch: `partial_fit`, `transform`, `sketch()`. scikit-learn itself is not needed."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any, Self
+
+import numpy as np
+import scipy.sparse as sp
+
+from sfd_stream.sketch.builder import BUFFER_FACTOR, SHRINKS, Parameters, SketchBuilder
+from sfd_stream.sketch.rows import Float, RowBlock
+from sfd_stream.sketch.sketch import Sketch
+
+
+class NotFittedError(ValueError, AttributeError):
+    """No rows yet: what was asked for needs some. (Both bases, as scikit-learn's own.)"""
+
+
+class _Estimator:
+    """What both estimators share. Constructors only store; everything else happens when rows come."""
+
+    ell: int
+    _builder: SketchBuilder
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: ARG002 - scikit-learn's signature
+        return {name: getattr(self, name) for name in self._names()}
+
+    def set_params(self, **params: Any) -> Self:
+        for name, value in params.items():
+            if name not in self._names():
+                raise ValueError(f"{type(self).__name__} has no parameter {name!r}; it has {', '.join(self._names())}")
+            setattr(self, name, value)
+        return self
+
+    @classmethod
+    def _names(cls) -> list[str]:
+        return [name for name in inspect.signature(cls).parameters if name != "self"]
+
+    def __repr__(self) -> str:
+        defaults = {name: p.default for name, p in inspect.signature(type(self)).parameters.items()}
+        given = ", ".join(f"{name}={value!r}" for name, value in self.get_params().items() if value != defaults[name])
+        return f"{type(self).__name__}({given})"
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "_builder")
+
+    def __sklearn_tags__(self) -> Any:
+        from sklearn.utils import InputTags, Tags, TargetTags, TransformerTags  # noqa: PLC0415 - only it asks
+
+        return Tags(
+            estimator_type=None,
+            target_tags=TargetTags(required=False),
+            transformer_tags=TransformerTags(),
+            input_tags=InputTags(sparse=True),
+        )
+
+    def fit(self, X: Any, y: object = None) -> Self:  # noqa: ARG002 - scikit-learn's signature
+        """Forget everything, then take the rows of X in."""
+        for name in ("_builder", "n_features_in_", "feature_names_in_"):
+            self.__dict__.pop(name, None)
+        return self.partial_fit(X)
+
+    def partial_fit(self, X: Any, y: object = None) -> Self:  # noqa: ARG002 - scikit-learn's signature
+        """Take the rows of X in: sparse or dense, any number of them. How they are split over calls does not matter."""
+        block = RowBlock.from_csr(self._matrix(X))
+        if not hasattr(self, "_builder"):
+            self._builder = SketchBuilder(self._parameters(block.d))
+            self.n_features_in_ = block.d
+        self._builder.absorb(block)
+        return self
+
+    def sketch(self) -> Sketch:
+        """The sketch of all rows so far; asking changes nothing."""
+        sketch = self._fitted().sketch()
+        return sketch.astype(self.dtype) if getattr(self, "dtype", "float64") != "float64" else sketch
+
+    @property
+    def components_(self) -> Float:
+        """The sketch's directions (at most ell x d), strongest first."""
+        return self.sketch().components()
+
+    @property
+    def singular_values_(self) -> Float:
+        return self.sketch().singular_values()
+
+    @property
+    def n_samples_seen_(self) -> int:
+        return self._fitted().rows
+
+    def transform(self, X: Any) -> Float:
+        """Rows of X in the coordinates of the sketch's directions (uncentred)."""
+        self._fitted()
+        return self.sketch().project(self._matrix(X))
+
+    def fit_transform(self, X: Any, y: object = None) -> Float:  # noqa: ARG002 - scikit-learn's signature
+        return self.fit(X).transform(X)
+
+    def inverse_transform(self, X: Any) -> Float:
+        """Back to d columns: the rows that the coordinates stand for."""
+        return np.asarray(np.asarray(X) @ self.components_)
+
+    def _fitted(self) -> SketchBuilder:
+        if not hasattr(self, "_builder"):
+            name = type(self).__name__
+            raise _not_fitted(f"This {name} instance is not fitted yet: call partial_fit or fit with some rows first")
+        return self._builder
+
+    def _matrix(self, X: Any) -> Any:
+        """X as CSR with the right number of columns; a `ValueError` says what is wrong with it."""
+        matrix = X if sp.issparse(X) else _dense(X)
+        if matrix.dtype.kind == "c":
+            raise ValueError("Complex data not supported: the sketch is of real rows")
+        expected = getattr(self, "n_features_in_", matrix.shape[1])
+        if matrix.shape[1] != expected:
+            name = type(self).__name__
+            raise ValueError(f"X has {matrix.shape[1]} features, but {name} is expecting {expected} features as input")
+        if matrix.shape[1] == 0:
+            raise ValueError(f"0 feature(s) (shape={matrix.shape}) while a minimum of 1 is required.")
+        return sp.csr_array(matrix)
+
+    def _parameters(self, d: int) -> Parameters:
+        if self.ell < 1:
+            raise ValueError(f"ell must be at least 1, not {self.ell}")
+        return self._method_parameters(d)
+
+    def _method_parameters(self, d: int) -> Parameters:
+        raise NotImplementedError
+
+
+class SparseFrequentDirections(_Estimator):
+    """A certified low-rank sketch of sparse rows (Ghashami, Liberty, Phillips 2016).
+
+    Cost: time O(nnz * ell) and memory O(ell * d), whatever the number of rows. Guarantee, but for
+    `failure_probability` and for all times at once: 0 <= A'A - B'B <= delta*I with the delta of `sketch()`, and the
+    paper's theorem. The rows must not depend on the seed.
+
+    Parameters
+    ----------
+    ell : rows of the sketch.
+    method : "fused" (one warm verified shrink; the default), "paper" (its Algorithms 1 to 6 to the letter) or
+        "sparse-shrink" (without verification, as in the paper's experiments; its delta is the trace bound).
+    failure_probability : of the certificate, over the whole stream.
+    seed : of all randomness.
+    dtype : of the sketch's matrix, "float64" or "float32"; the rounding's effect is added to delta.
+    buffer_factor : rows are shrunk when non-zeros + rows reach buffer_factor * ell * d (and at least 2^19).
+    half_life_rows : a row this many rows old counts half; None: nothing is forgotten.
+
+    >>> import scipy.sparse
+    >>> from sfd_stream import SparseFrequentDirections
+    >>> X = scipy.sparse.random_array((1000, 200), density=0.05, rng=0, format="csr")
+    >>> SparseFrequentDirections(ell=20).fit(X).sketch().matrix.shape
+    (20, 200)
+    """
+
+    def __init__(
+        self,
+        ell: int = 50,
+        *,
+        method: str = "fused",
+        failure_probability: float = 0.01,
+        seed: int = 0,
+        dtype: str = "float64",
+        buffer_factor: float = BUFFER_FACTOR,
+        half_life_rows: float | None = None,
+    ) -> None:
+        self.ell = ell
+        self.method = method
+        self.failure_probability = failure_probability
+        self.seed = seed
+        self.dtype = dtype
+        self.buffer_factor = buffer_factor
+        self.half_life_rows = half_life_rows
+
+    def _method_parameters(self, d: int) -> Parameters:
+        methods = [name for name in SHRINKS if name != "dense"]
+        if self.method not in methods:
+            raise ValueError(f"method must be one of {', '.join(methods)}, not {self.method!r}")
+        if not 0 < self.failure_probability < 1:
+            raise ValueError(f"failure_probability must be between 0 and 1, not {self.failure_probability}")
+        if self.dtype not in ("float64", "float32"):
+            raise ValueError(f"dtype must be float64 or float32, not {self.dtype!r}")
+        if self.half_life_rows is not None and not self.half_life_rows > 0:
+            raise ValueError(f"half_life_rows must be above 0, not {self.half_life_rows}")
+        return Parameters(
+            d=d,
+            ell=self.ell,
+            method=self.method,
+            failure_probability=self.failure_probability,
+            seed=self.seed,
+            buffer_factor=self.buffer_factor,
+            half_life_rows=self.half_life_rows,
+        )
+
+
+class FrequentDirections(_Estimator):
+    """The dense baseline (Liberty 2013): DenseShrink by a full SVD whenever 2*ell rows have come together.
+
+    Cost: O(n d ell) whatever the sparsity. Its delta, the sum of all lambda_ell^2, holds with certainty.
+    """
+
+    def __init__(self, ell: int = 50) -> None:
+        self.ell = ell
+
+    def _method_parameters(self, d: int) -> Parameters:
+        return Parameters(d=d, ell=self.ell, method="dense")
+
+
+def _dense(X: Any) -> Any:
+    array = np.asarray(X)
+    if array.dtype == object or array.dtype.kind in "US":
+        array = array.astype(np.float64)
+    if array.ndim != 2:
+        raise ValueError(
+            f"Expected 2D array, got {array.ndim}D array instead. Reshape your data: one row, X.reshape(1, -1)"
+        )
+    return array
+
+
+def _not_fitted(message: str) -> Exception:
+    """scikit-learn's own NotFittedError where scikit-learn is in use, as its tools look for that one."""
+    import sys  # noqa: PLC0415
+
+    module = sys.modules.get("sklearn.exceptions")
+    return module.NotFittedError(message) if module else NotFittedError(message)

@@ -1,0 +1,139 @@
+"""Finding the strong directions: the paper's SimultaneousIteration, and the single warm pass of the fused shrink."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil, log
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+
+from sfd_stream.sketch.rows import Float
+from sfd_stream.sketch.stack import Stack, _trusted_csr
+
+POWER_CONSTANT = 0.25
+"""What stands before log(n/eps)/eps in the paper's q = Theta(log(n/eps)/eps). VerifySpectral catches a q too small."""
+
+OVERSAMPLING = 6
+GAUSSIANS = 2
+"""Start columns that are not made of rows: they find a burst in columns that the groups' sums cancel."""
+
+DEPENDENT = 1e-10
+"""Start columns whose scaled Gram eigenvalue is below this add nothing but rounding."""
+
+
+def simultaneous_iteration(A: Any, k: int, eps: float, rng: np.random.Generator) -> Float:
+    """The paper's SimultaneousIteration: Z (n x k, orthonormal) spans about the top k left singular vectors of A.
+
+    Z = GramSchmidt(A (A'A)^q G), orthonormalised after every factor: the plain power would keep one direction only.
+    """
+    n, d = A.shape
+    q = ceil(POWER_CONSTANT * log(max(n, 2) / eps) / eps)
+    Z = orthonormal(A @ rng.standard_normal((d, k)))
+    for _ in range(q):
+        Z = orthonormal(A @ orthonormal(A.T @ Z))
+    return Z
+
+
+def orthonormal(Y: Float) -> Float:
+    return np.asarray(scipy.linalg.qr(Y, mode="economic", check_finite=False)[0])
+
+
+@dataclass(frozen=True, slots=True)
+class Ritz:
+    """P = Z'M for some orthonormal Z, and the eigenvectors H of PP': the rows of H'P are P's singular directions."""
+
+    PT: Float
+    """P transposed (d x s)."""
+    H: Float
+    values2: Float
+    """Squared singular values of P, descending."""
+
+    def directions(self) -> Float:
+        """Orthonormal directions (d x s) spanning the rows of P."""
+        keep = self.values2 > EPS_RANK * self.values2[0] if len(self.values2) else np.zeros(0, bool)
+        V = self.PT @ self.H[:, keep]
+        return np.asarray(V / np.linalg.norm(V, axis=0))
+
+    def shrunk(self, ell: int) -> tuple[Float, float]:
+        """B' = sqrt(Lambda^2 - lambda^2) V' with lambda the (ell+1)-th singular value, and lambda^2.
+
+        As B' = diag(f) H'P with all f <= 1, B'B' <= P'P whatever the accuracy of the small eigenproblem.
+        """
+        lambda2 = max(float(self.values2[ell]), 0.0) if len(self.values2) > ell else 0.0
+        top = self.values2[:ell]
+        top = top[top > max(lambda2, 0.0)]
+        f = np.sqrt(1 - lambda2 / top)
+        return np.ascontiguousarray((self.H[:, : len(top)] * f).T @ self.PT.T), lambda2
+
+
+EPS_RANK = 1e-14
+
+
+def one_pass(stack: Stack, X: Float) -> Ritz:
+    """Rayleigh-Ritz on span(MX): one pass over the rows. Z = MX T is never formed, T being a small whitening."""
+    G, W = stack.gram_pass(X)
+    return ritz_of(np.asarray(W @ whitening(G)))
+
+
+def ritz_of(PT: Float) -> Ritz:
+    values2, H = scipy.linalg.eigh(PT.T @ PT, check_finite=False, driver="evd")
+    return Ritz(PT, np.ascontiguousarray(H[:, ::-1]), values2[::-1])
+
+
+def whitening(G: Float) -> Float:
+    """T with T'GT = I on what is not dependent: scaled to a unit diagonal first, as columns differ by magnitudes."""
+    diagonal = np.sqrt(np.maximum(np.diag(G), 0.0))
+    alive = diagonal > 0
+    scaling = np.where(alive, 1 / np.where(alive, diagonal, 1.0), 0.0)
+    gamma, U = scipy.linalg.eigh(scaling[:, None] * G * scaling, check_finite=False, driver="evd")
+    keep = gamma > DEPENDENT * max(float(gamma[-1]), 0.0)
+    return np.asarray(scaling[:, None] * U[:, keep] / np.sqrt(gamma[keep]))
+
+
+def exact_ritz(stack: Stack) -> Ritz:
+    """All of M, where its rows or its columns are few: nothing needs to be random."""
+    if stack.rows <= stack.d:
+        return ritz_of(np.ascontiguousarray(stack.dense().T))
+    G = stack.B.T @ stack.B
+    for tile in stack.tiles():
+        rows = tile.dense(np.float64)
+        G += rows.T @ rows
+    values2, V = scipy.linalg.eigh(G, check_finite=False, driver="evd")
+    values2, V = np.maximum(values2[::-1], 0.0), V[:, ::-1]
+    return Ritz(np.ascontiguousarray(V * np.sqrt(values2)), np.eye(len(G)), values2)
+
+
+def start_columns(stack: Stack, width: int, rng: np.random.Generator) -> Float:
+    """X (d x width): the sketch's own directions, signed sums of groups of rows, and a few Gaussian columns."""
+    B = stack.B
+    V = (B / np.linalg.norm(B, axis=1, keepdims=True)).T
+    fresh = max(width - V.shape[1], GAUSSIANS + 1)
+    groups = group_sums(stack, fresh - GAUSSIANS, rng).T
+    return _beside(V, np.hstack([groups, rng.standard_normal((stack.d, fresh - groups.shape[1]))]))
+
+
+def restart_columns(ritz: Ritz, witnesses: Float, width: int, rng: np.random.Generator) -> Float:
+    """After a shrink that missed something: what was found, what the certificate found, and fresh Gaussian columns."""
+    V = ritz.directions()
+    fresh = max(width - V.shape[1], GAUSSIANS)
+    return _beside(V, np.hstack([witnesses, rng.standard_normal((len(V), fresh))]))
+
+
+def _beside(V: Float, N: Float) -> Float:
+    """[V, N] with N made orthogonal to V and of unit columns."""
+    N = N - V @ (V.T @ N)
+    return np.hstack([V, N / np.maximum(np.linalg.norm(N, axis=0), 1e-300)])
+
+
+def group_sums(stack: Stack, groups: int, rng: np.random.Generator) -> Float:
+    """Signed sums of contiguous groups of the buffered rows (groups x d): an addition for each non-zero."""
+    rows = stack.block.rows
+    groups = min(groups, rows)
+    signs = rng.integers(0, 2, rows) * 2.0 - 1.0
+    signed = stack.A.data * np.repeat(signs, np.diff(stack.A.indptr))
+    bounds = stack.A.indptr[np.linspace(0, rows, groups + 1).astype(np.int64)]
+    matrix = _trusted_csr((signed, stack.A.indices, bounds), (groups, stack.d))
+    matrix.has_canonical_format = False
+    return np.asarray(matrix.toarray())

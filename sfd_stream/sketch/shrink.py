@@ -1,0 +1,222 @@
+"""Shrinks: reduce the stack M = [B; A'] to at most ell rows, losing as little as possible and knowing how much.
+
+Each gives a B' with 0 <= M'M - B'B' (the paper's Property 1) and a bound of that difference's norm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sfd_stream.sketch.iteration import (
+    OVERSAMPLING,
+    exact_ritz,
+    one_pass,
+    restart_columns,
+    simultaneous_iteration,
+    start_columns,
+)
+from sfd_stream.sketch.rows import Float, RowBlock
+from sfd_stream.sketch.stack import Stack
+from sfd_stream.sketch.verify import ALPHA, EPS, NormBound, certified_norm, verify_spectral
+
+MISSED = 3.0
+"""A shrink whose remainder is this many times lambda^2 has missed a direction; healthy ones were seen at 1.0 to 2.5."""
+
+TIGHT = 1.4
+"""A certificate within this factor of what Lanczos has seen is tight enough."""
+
+PASSES_MAX = 6
+"""After so many passes the directions are computed exactly, where min(rows, d) allows."""
+
+EXACT_MAX = 4096
+STEPS_MAX = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Shrunk:
+    """A shrink's outcome: the rows kept, and what is known of M'M - B'B'."""
+
+    B: Float
+    bound: float
+    """At least the norm, but for the failure probability that `attempts` shares add up to."""
+    rounding: float
+    """How far rounding may have pushed B'B' above M'M."""
+    trace: float
+    attempts: int = 0
+    """Verifications used; 0 where nothing was random."""
+    passes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Chance:
+    """All the randomness of one shrink: one stream to look for directions, another to test what was found, and the
+    failure probability of each test. Tests must not share randomness with the search, or they prove nothing.
+    """
+
+    search: np.random.Generator
+    probe: np.random.Generator
+    shares: Iterator[float]
+    slack: float = 0.0
+    """How loose the bound may be without anybody noticing."""
+
+
+def dense_shrink(M: Float, ell: int) -> tuple[Float, float]:
+    """The paper's DenseShrink: B = sqrt(Lambda^2 - lambda_ell^2) V' by a full SVD, and lambda_ell^2."""
+    _, singular, VT = np.linalg.svd(M, full_matrices=False)
+    lambda2 = float(singular[ell - 1] ** 2) if len(singular) >= ell else 0.0
+    shrunk = np.sqrt(np.maximum(singular[:ell] ** 2 - lambda2, 0.0))
+    return np.ascontiguousarray(shrunk[shrunk > 0, None] * VT[:ell][shrunk > 0]), lambda2
+
+
+def sparse_shrink(A: Any, ell: int, rng: np.random.Generator) -> Float:
+    """The paper's SparseShrink: SimultaneousIteration in place of the SVD."""
+    rank = min(ell, *A.shape)
+    Z = simultaneous_iteration(A, rank, 1 / 4, rng)
+    P = np.ascontiguousarray((A.T @ Z).T)
+    return dense_shrink(P, ell)[0]
+
+
+def boosted_sparse_shrink(A: Any, ell: int, chance: Chance) -> tuple[Float, float, int]:
+    """The paper's BoostedSparseShrink: SparseShrink until VerifySpectral accepts. B', Delta and the tries it took."""
+    total = squared_frobenius(A.data)
+    for attempt, delta_i in enumerate(chance.shares, start=1):
+        B = sparse_shrink(A, ell, chance.search)
+        trace = max(total - squared_frobenius(B), 0.0)
+        Delta = trace / (ALPHA * ell)
+        if trace <= EPS * total:
+            return B, trace, attempt  # nothing was lost but rounding: there is nothing to divide by
+
+        def C(x: Float, B: Float = B, half: float = Delta / 2) -> Float:
+            return np.asarray((A.T @ (A @ x) - B.T @ (B @ x)) / half)
+
+        if verify_spectral(C, B.shape[1], delta_i, chance.probe):
+            return B, min(Delta, trace), attempt
+    raise AssertionError("shares of the failure probability never end")
+
+
+def paper_shrink(B: Float, block: RowBlock, ell: int, chance: Chance) -> Shrunk:
+    """Algorithm 1's two lines: B' = BoostedSparseShrink(A', ell, delta); B = DenseShrink([B; B'], ell)."""
+    stack = Stack(B, block)
+    Bprime, Delta, attempts = boosted_sparse_shrink(stack.A, ell, chance)
+    return _merged(stack, Bprime, Delta, ell, attempts)
+
+
+def unverified_shrink(B: Float, block: RowBlock, ell: int, chance: Chance) -> Shrunk:
+    """What the authors ran in their experiments: SparseShrink without verification. Only the trace bounds its error."""
+    stack = Stack(B, block)
+    Bprime = sparse_shrink(stack.A, ell, chance.search)
+    trace = max(squared_frobenius(stack.A.data) - squared_frobenius(Bprime), 0.0)
+    return _merged(stack, Bprime, trace, ell, 0)
+
+
+def _merged(stack: Stack, Bprime: Float, lost: float, ell: int, attempts: int) -> Shrunk:
+    merged, lambda2 = dense_shrink(np.vstack([stack.B, Bprime]), ell)
+    return _shrunk(stack, merged, lost + lambda2, attempts=attempts, passes=1)
+
+
+def full_dense_shrink(B: Float, block: RowBlock, ell: int, chance: Chance) -> Shrunk:  # noqa: ARG001 - one face for all
+    """Frequent Directions' own step: DenseShrink of everything."""
+    stack = Stack(B, block)
+    shrunk, lambda2 = dense_shrink(stack.dense(), ell)
+    return _shrunk(stack, shrunk, lambda2)
+
+
+def fused_shrink(B: Float, block: RowBlock, ell: int, chance: Chance) -> Shrunk:
+    """One shrink of [B; A'], warm from B's directions, verified; on failure it goes on from where it is."""
+    stack = Stack(B, block)
+    width = ell + OVERSAMPLING
+    if min(stack.rows, stack.d) <= 2 * width:
+        return exact_shrink(stack, ell)
+    X = start_columns(stack, width, chance.search)
+    for passes, delta_i in enumerate(chance.shares, start=1):
+        ritz = one_pass(stack, X)
+        kept, lambda2 = ritz.shrunk(ell)
+        last = passes >= PASSES_MAX
+        found = _certify(stack, kept, lambda2, ell, delta_i, chance, last=last)
+        if found.accepted:
+            return _shrunk(stack, kept, found.bound.upper, attempts=passes, passes=passes)
+        if last and min(stack.rows, stack.d) <= EXACT_MAX:
+            return exact_shrink(stack, ell, attempts=passes)
+        if passes >= 4 * PASSES_MAX:
+            return _shrunk(stack, kept, found.bound.upper, attempts=passes, passes=passes)
+        X = restart_columns(ritz, found.bound.witnesses, width, chance.search)
+    raise AssertionError("shares of the failure probability never end")
+
+
+def exact_shrink(stack: Stack, ell: int, attempts: int = 0) -> Shrunk:
+    """By all singular values: nothing is random, and what is lost is lambda^2 in every direction kept."""
+    shrunk, lambda2 = exact_ritz(stack).shrunk(ell)
+    return _shrunk(stack, shrunk, lambda2, attempts=attempts, passes=attempts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Certified:
+    bound: NormBound
+    accepted: bool
+
+
+def _certify(
+    stack: Stack,
+    B: Float,
+    lambda2: float,
+    ell: int,
+    delta_i: float,
+    chance: Chance,
+    *,
+    last: bool,
+) -> _Certified:
+    """Accepted if the paper's Property 2 holds (upper <= Delta) and no direction was missed (theta <= 3 lambda^2)."""
+    trace = _trace(stack, B)
+    Delta = trace / (ALPHA * ell)
+    missed = MISSED * lambda2 + rounding_of(stack, ell)
+    slack = chance.slack / stack.scale**2
+
+    def C(x: Float) -> Float:
+        return stack.gram_times(x) - B.T @ (B @ x)
+
+    def enough(theta: float, upper: float) -> bool:
+        if theta > missed and not last:
+            return True
+        tight = min(upper, trace) <= max(TIGHT * theta, theta + slack)
+        return tight and min(upper, trace) <= max(Delta, missed)
+
+    bound = certified_norm(C, stack.d, delta_i, chance.probe, enough=enough, steps_max=STEPS_MAX)
+    capped = min(bound.upper, trace)
+    accepted = bound.theta <= missed and (capped <= Delta or capped <= missed)
+    return _Certified(NormBound(bound.theta, capped, bound.steps, bound.witnesses), accepted)
+
+
+def _trace(stack: Stack, B: Float) -> float:
+    return max(stack.squared_frobenius - squared_frobenius(B), 0.0) + rounding_of(stack, len(B))
+
+
+def rounding_of(stack: Stack, ell: int) -> float:
+    """Every product behind a bound is a sum of at most rows + d + 2 ell terms; see docs/guarantees.md."""
+    return 4 * EPS * (stack.rows + stack.d + 2 * ell + STEPS_MAX) * stack.squared_frobenius
+
+
+def squared_frobenius(X: Float) -> float:
+    return float(np.einsum("i,i", X.ravel(), X.ravel()))
+
+
+def _shrunk(stack: Stack, B: Float, bound: float, *, attempts: int = 0, passes: int = 0) -> Shrunk:
+    """Back to the rows' own scale, which is a power of two: exact but for the edge of the number range."""
+    unit = stack.scale**2
+    rounding = rounding_of(stack, len(B))
+    tiny = float(np.finfo(np.float64).smallest_subnormal) * (stack.block.nnz + 1)
+    trace = max(stack.squared_frobenius - squared_frobenius(B), 0.0)
+    return Shrunk(
+        B * stack.scale,
+        (bound + rounding) * unit + tiny,
+        rounding * unit + tiny,
+        trace * unit,
+        attempts,
+        passes,
+    )
+
+
+Shrink = Callable[[Float, RowBlock, int, Chance], Shrunk]

@@ -1,0 +1,251 @@
+"""The sketch: a frozen matrix B with exact counters and a certified bound of what it lost.
+
+For the rows A it was made of, -rounding*I <= A'A - B'B <= delta*I, the right side but for `failure_probability`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.linalg
+from scipy.sparse.linalg import LinearOperator
+
+from sfd_stream.sketch.iteration import ritz_of
+from sfd_stream.sketch.rows import Float
+from sfd_stream.sketch.stack import power_of_two_above
+from sfd_stream.sketch.verify import EPS
+
+
+class Interval(NamedTuple):
+    """A certified range with the value in its middle."""
+
+    lower: float
+    estimate: float
+    upper: float
+
+
+class PCA(NamedTuple):
+    """Principal components of the centred rows. `explained_variance` lies within `error` on both sides."""
+
+    components: Float
+    explained_variance: Float
+    error: float
+    mean: Float
+
+
+@dataclass(frozen=True, eq=False)
+class Sketch:
+    matrix: Float
+    ell: int
+    delta: float
+    failure_probability: float
+    rows: int
+    nnz: int
+    squared_frobenius: float
+    column_sums: Float
+    weight: float
+    shrinks: int
+    rounding: float = 0.0
+
+    def __post_init__(self) -> None:
+        for array in (self.matrix, self.column_sums):
+            array.flags.writeable = False
+
+    @property
+    def d(self) -> int:
+        return int(self.matrix.shape[1])
+
+    def __eq__(self, other: object) -> bool:
+        """Bit for bit."""
+        if not isinstance(other, Sketch):
+            return NotImplemented
+        return all(_same(getattr(self, f.name), getattr(other, f.name)) for f in fields(self))
+
+    def __hash__(self) -> int:
+        return hash((self.ell, self.d, self.rows, self.nnz, self.delta, self.squared_frobenius))
+
+    def __repr__(self) -> str:
+        ratio = self.delta / self.squared_frobenius if self.squared_frobenius else 0.0
+        return (
+            f"Sketch(ell={self.ell}, d={self.d:,}, rows={self.rows:,}, nnz={self.nnz:,}, "
+            f"delta={self.delta:.4g} = {ratio:.2%} of ||A||F^2)"
+        )
+
+    # What it says of the rows
+
+    def singular_values(self, k: int | None = None) -> Float:
+        """The k largest singular values of B; each squared is below A's squared by at most delta."""
+        return np.asarray(self._svd()[0][: self._rank(k)])
+
+    def components(self, k: int | None = None) -> Float:
+        """The k strongest directions (k x d, orthonormal rows), signed so that the largest entry is positive."""
+        return _signed(self._svd()[1][: self._rank(k)])
+
+    def project(self, X: Any, k: int | None = None) -> Float:
+        """Rows of X in the coordinates of the k strongest directions (not centred)."""
+        return np.asarray(X @ self.components(k).T)
+
+    def explained(self, k: int) -> Interval:
+        """The share of ||A||F^2 that the best subspace of dimension k holds."""
+        if self.squared_frobenius == 0:
+            return Interval(0.0, 0.0, 0.0)
+        kept = float(np.sum(self._svd()[0][:k] ** 2))
+        lost = max(self.squared_frobenius - _square(self.matrix), 0.0)
+        lower = max(kept - k * self.rounding, 0.0) / self.squared_frobenius
+        upper = min((kept + min(k * self.delta, lost + k * self.rounding)) / self.squared_frobenius, 1.0)
+        return Interval(lower, (lower + upper) / 2, upper)
+
+    def gram(self) -> LinearOperator:
+        """B'B + delta/2 I: within delta/2 of A'A on both sides, half of B'B's own error."""
+        B, shift = self.matrix, self.delta / 2
+
+        def times(x: Float) -> Float:
+            return np.asarray(B.T @ (B @ x) + shift * x)
+
+        return LinearOperator((self.d, self.d), matvec=times, rmatvec=times, matmat=times, dtype=np.float64)
+
+    @property
+    def mean(self) -> Float:
+        """The rows' exact (weighted) mean."""
+        return self.column_sums / max(self.weight, np.finfo(float).tiny)
+
+    def covariance(self, i: int, j: int) -> Interval:
+        """Entry (i, j) of the rows' covariance, centred, over rows - 1, with its certified interval.
+
+        C = A'A - B'B has 0 <= C <= delta*I, so C_ii lies in [0, delta] and C_ij in [-delta/2, delta/2].
+        """
+        b = float(self.matrix[:, i] @ self.matrix[:, j])
+        low, high = (0.0, self.delta) if i == j else (-self.delta / 2, self.delta / 2)
+        scale = self._over()
+        mean = self.weight * self.mean[i] * self.mean[j]
+        lower, upper = (b + low - self.rounding - mean) / scale, (b + high + self.rounding - mean) / scale
+        if i == j:
+            lower = max(lower, 0.0)
+        return Interval(lower, (lower + upper) / 2, upper)
+
+    def pca(self, k: int) -> PCA:
+        """Principal components, centred exactly by the column sums.
+
+        The centred A'A - w mean mean' lies between B'B - w mean mean' and that plus delta*I, and so do its eigenvalues;
+        the middle of that range is given, and `error` is half of it.
+        """
+        rows = np.vstack([self.matrix, np.sqrt(self.weight) * self.mean])
+        scale = power_of_two_above(float(np.max(np.abs(rows), initial=0.0)))
+        Q = scipy.linalg.qr((rows / scale).T, mode="economic")[0]
+        small = Q.T @ (rows / scale).T
+        signs = np.append(np.ones(len(self.matrix)), -1.0)
+        values, vectors = scipy.linalg.eigh((small * signs) @ small.T)
+        k = min(k, len(values))
+        top = values[::-1][:k] * scale**2
+        error = (self.delta + self.rounding) / 2 / self._over()
+        variance = np.maximum(top + self.delta / 2, 0.0) / self._over()
+        return PCA(_signed((Q @ vectors[:, ::-1][:, :k]).T), variance, error, self.mean)
+
+    def _over(self) -> float:
+        return max(self.weight - 1, 1.0) if self.weight > 1 else 1.0
+
+    # Making others of it
+
+    def merge(self, other: Sketch) -> Sketch:
+        """The sketch of both inputs' rows. delta adds up, plus what this shrink loses; failure probabilities add."""
+        if self.d != other.d:
+            raise ValueError(f"sketches of {self.d} and {other.d} columns can't be merged; pad the smaller: padded(d)")
+        both = replace(
+            self,
+            matrix=np.vstack([self.matrix, other.matrix]),
+            ell=max(self.ell, other.ell),
+            failure_probability=min(self.failure_probability + other.failure_probability, 1.0),
+            **{
+                name: getattr(self, name) + getattr(other, name)
+                for name in (
+                    "delta",
+                    "rounding",
+                    "rows",
+                    "nnz",
+                    "squared_frobenius",
+                    "column_sums",
+                    "weight",
+                    "shrinks",
+                )
+            },
+        )
+        return both.resized(both.ell)
+
+    @staticmethod
+    def merge_all(sketches: Iterable[Sketch]) -> Sketch:
+        """Merged as a balanced tree: every part goes through about log2(parts) shrinks, not through all of them."""
+        layer = list(sketches)
+        if not layer:
+            raise ValueError("there is no sketch to merge")
+        while len(layer) > 1:
+            pairs = [layer[i : i + 2] for i in range(0, len(layer), 2)]
+            layer = [pair[0].merge(pair[1]) if len(pair) == 2 else pair[0] for pair in pairs]
+        return layer[0]
+
+    def resized(self, ell: int) -> Sketch:
+        """At most ell rows: as it is if it has no more, else one exact shrink, which adds lambda^2 to delta."""
+        if len(self.matrix) <= ell:
+            return replace(self, ell=ell)
+        scale = power_of_two_above(float(np.max(np.abs(self.matrix))))
+        M = np.asarray(self.matrix, np.float64) / scale
+        kept, lambda2 = ritz_of(np.ascontiguousarray(M.T)).shrunk(ell)
+        rounding = 4 * EPS * (len(M) + self.d) * _square(M)
+        return replace(
+            self,
+            matrix=np.asarray(kept * scale, self.matrix.dtype),
+            ell=ell,
+            delta=self.delta + (lambda2 + rounding) * scale**2,
+            rounding=self.rounding + rounding * scale**2,
+        )
+
+    def padded(self, d: int) -> Sketch:
+        """The same rows with more columns, all zero there."""
+        if d < self.d:
+            raise ValueError(f"a sketch of {self.d} columns can't be cut down to {d}")
+        extra = d - self.d
+        return replace(
+            self,
+            matrix=np.pad(self.matrix, ((0, 0), (0, extra))),
+            column_sums=np.pad(self.column_sums, (0, extra)),
+        )
+
+    def astype(self, dtype: Any) -> Sketch:
+        """B in another precision; both sides of the bound are widened by what rounding B may change."""
+        matrix = self.matrix.astype(dtype)
+        if matrix.dtype == np.float64:
+            return replace(self, matrix=matrix)
+        spectral = float(np.linalg.norm(self.matrix, 2)) if self.matrix.size else 0.0
+        unit = float(np.finfo(matrix.dtype).eps) / 2
+        widened = (2 * unit + unit**2) * spectral * float(np.sqrt(_square(self.matrix))) * (1 + 1e-6)
+        return replace(self, matrix=matrix, delta=self.delta + widened, rounding=self.rounding + widened)
+
+    def _rank(self, k: int | None) -> int:
+        if k is not None and k < 1:
+            raise ValueError(f"k must be at least 1, not {k}")
+        return self.d if k is None else k
+
+    def _svd(self) -> tuple[Float, Float]:
+        _, singular, VT = np.linalg.svd(np.asarray(self.matrix, np.float64), full_matrices=False)
+        return singular, VT
+
+
+def _same(a: Any, b: Any) -> bool:
+    if isinstance(a, np.ndarray):
+        return bool(a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes())
+    return bool(a == b)
+
+
+def _square(X: Float) -> float:
+    wide = np.asarray(X, np.float64).ravel()
+    return float(wide @ wide)
+
+
+def _signed(components: Float) -> Float:
+    """Signs fixed so that each direction's largest entry is positive: the same picture on every machine."""
+    if not components.size:
+        return components
+    largest = components[np.arange(len(components)), np.argmax(np.abs(components), axis=1)]
+    return np.asarray(components * np.where(largest < 0, -1.0, 1.0)[:, None])

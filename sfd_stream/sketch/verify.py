@@ -1,0 +1,132 @@
+"""How large is what a shrink lost? The paper's test, and an upper bound that holds with a stated probability.
+
+A value that Lanczos or the power method gives is a lower estimate of the norm. What is called a bound here is one:
+`docs/guarantees.md` has the proofs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import ceil, log2, pi, sqrt
+
+import numpy as np
+from scipy.linalg import eigh_tridiagonal
+from scipy.optimize import brentq
+from scipy.special import betaincinv
+
+from sfd_stream.sketch.rows import Float
+
+ALPHA = 6 / 41
+"""The paper's constant in Property 3."""
+
+EPS = float(np.finfo(np.float64).eps)
+
+Operator = Callable[[Float], Float]
+"""x -> Cx for a positive semi-definite C."""
+
+
+def failure_share(i: int, failure_probability: float) -> float:
+    """delta_i of the i-th verification, i = 1, 2, ...: the paper's union bound. All add up to .823 of the whole."""
+    return failure_probability / (2 * i * i)
+
+
+def query_share(rows: int, attempt: int, failure_probability: float) -> float:
+    """The share of one look at the state after `rows` rows; over all states and attempts below .177 of the whole.
+
+    With L = ceil(log2(n + 2)) there are 2^(L-1) values of n for each L and each has n + 2 > 2^(L-1),
+    so the sum over n of 1/((n + 2) L^2) is below pi^2/6, and .1 * pi^2/6 < 1 - pi^2/12.
+    """
+    length = ceil(log2(rows + 2))
+    return 0.1 * failure_probability / ((rows + 2) * length * length) / 2.0**attempt
+
+
+def verify_spectral(C: Operator, d: int, delta_i: float, rng: np.random.Generator) -> bool:
+    """The paper's VerifySpectral: True if ||C|| <= 1; if ||C|| >= 2, False with probability at least 1 - delta_i.
+
+    The constant c: with g = <x, v_1> for x uniform on the sphere, P(|g| <= t) <= t sqrt(2d/pi) (the density of g is at
+    most its value at 0, which is below sqrt(d/(2 pi))). So |g| > delta_i / sqrt(2d/pi) but for probability delta_i, and
+    ||C^q x|| >= |g| 2^q > 1 as soon as q >= log2(sqrt(2d/pi) / delta_i).
+    """
+    q = max(1, ceil(log2(sqrt(2 * d / pi) / delta_i)))
+    x = uniform_on_sphere(d, rng)
+    for _ in range(q):
+        x = C(x)
+        if not np.linalg.norm(x) < 1e100:  # far above 1 already: growing further can't make it pass
+            return False
+    return bool(np.linalg.norm(x) <= 1)
+
+
+def uniform_on_sphere(d: int, rng: np.random.Generator) -> Float:
+    x = rng.standard_normal(d)
+    return np.asarray(x / np.linalg.norm(x))
+
+
+@dataclass(frozen=True, slots=True)
+class NormBound:
+    """||C|| lies in [theta, upper]: theta always, upper but for the failure probability asked for."""
+
+    theta: float
+    upper: float
+    steps: int
+    witnesses: Float
+    """The two strongest directions found (d x 2, orthonormal): where a shrink that failed should look next."""
+
+
+def certified_norm(
+    C: Operator,
+    d: int,
+    failure_probability: float,
+    rng: np.random.Generator,
+    *,
+    enough: Callable[[float, float], bool],
+    steps_max: int,
+) -> NormBound:
+    """An upper bound of ||C|| by Lanczos from a random start: g^2 K(||C||) <= 1 with K the sum of the squares of the
+    run's orthonormal polynomials, and g^2 >= tau^2 but for the failure probability.
+
+    The only random event is the start, so the bound holds after any number of steps: `enough(theta, upper)` may
+    stop the run at any of them.
+    """
+    tau2 = float(betaincinv(0.5, (d - 1) / 2, failure_probability)) if d > 1 else 1.0
+    basis = np.empty((steps_max + 1, d))
+    basis[0] = uniform_on_sphere(d, rng)
+    alphas: list[float] = []
+    betas: list[float] = []
+    while True:
+        step = len(alphas)
+        w = C(basis[step])
+        alphas.append(float(basis[step] @ w))
+        for _ in range(2):  # twice is enough
+            w -= basis[: step + 1].T @ (basis[: step + 1] @ w)
+        betas.append(float(np.linalg.norm(w)))
+        values, vectors = eigh_tridiagonal(alphas, betas[:-1])
+        theta = max(float(values[-1]), 0.0)
+        exhausted = betas[-1] <= 8 * EPS * max(theta, 1e-300) or step + 1 >= d
+        upper = theta if exhausted else christoffel_root(alphas, betas, theta, 1 / tau2)
+        if exhausted or enough(theta, upper) or step + 1 >= steps_max:
+            top = vectors[:, ::-1][:, :2]
+            return NormBound(theta, upper, step + 1, basis[: step + 1].T @ top)
+        basis[step + 1] = w / betas[-1]
+
+
+def christoffel_root(alphas: list[float], betas: list[float], theta: float, target: float) -> float:
+    """The t > theta with K(t) = p_0(t)^2 + ... + p_k(t)^2 = target, for the polynomials of k Lanczos steps."""
+
+    def excess(t: float) -> float:
+        before, now, total = 0.0, 1.0, 1.0
+        for j, (alpha, beta) in enumerate(zip(alphas, betas, strict=True)):
+            before, now = now, ((t - alpha) * now - (betas[j - 1] * before if j else 0.0)) / beta
+            total += now * now
+            if total > 1e280:
+                break
+        return float(np.log(total / target))
+
+    high = 2 * theta + betas[-1]
+    while excess(high) < 0:
+        high *= 2
+    if excess(theta) >= 0:
+        return theta
+    return float(brentq(excess, theta, high, xtol=1e-300, rtol=1e-4)) * (
+        1 + 4e-4
+    )  # to the right of the root, not beside it
