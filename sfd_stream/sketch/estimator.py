@@ -73,7 +73,8 @@ class _Estimator:
     def sketch(self) -> Sketch:
         """The sketch of all rows so far; asking changes nothing."""
         sketch = self._fitted().sketch()
-        return sketch.astype(self.dtype) if getattr(self, "dtype", "float64") != "float64" else sketch
+        dtype = getattr(self, "dtype", "float64")
+        return sketch if dtype == "float64" else sketch.astype(dtype)
 
     @property
     def components_(self) -> Float:
