@@ -21,10 +21,10 @@ from sfd_stream.sketch.shrink import (
     full_dense_shrink,
     fused_shrink,
     paper_shrink,
-    squared_frobenius,
     unverified_shrink,
 )
 from sfd_stream.sketch.sketch import Sketch
+from sfd_stream.sketch.stack import squared_frobenius
 from sfd_stream.sketch.verify import failure_share, query_share
 
 SHRINKS: dict[str, Shrink] = {
@@ -38,8 +38,8 @@ BUFFER_FACTOR = 4.0
 BUFFER_ENTRIES_MIN = 1 << 19
 """Small sketches buffer some 6 MB all the same: fewer shrinks cost less and lose less."""
 
-UNNOTICED = 0.1
-"""The certificate of a look, which is not kept, may be loose by this part of the delta so far."""
+LOOK_TIGHT, LOOK_SLACK = 1.6, 0.1
+"""A look's certificate is not kept: it may be looser, above all against the delta of all shrinks before it."""
 
 SEARCH, PROBE, QUERY_SEARCH, QUERY_PROBE = range(4)
 """The streams of randomness of one shrink, each its own."""
@@ -102,7 +102,7 @@ class Totals:
         `block` already carries the square roots of `weights` (None: all ones).
         """
         values = block.values if weights is None else block.values * np.repeat(np.sqrt(weights), np.diff(block.indptr))
-        sums = np.bincount(block.indices, values, minlength=len(self.column_sums))
+        sums = replace(block, values=values).csr().T @ np.ones(block.rows)
         square = squared_frobenius(block.values)
         if not np.isfinite(self.squared_frobenius + square):
             raise OverflowError("the squared Frobenius norm of the rows exceeds the range of float64")
@@ -162,12 +162,10 @@ class SketchBuilder:
         self.retries += max(shrunk.attempts - 1, 0)
         self.buffer.clear()
 
-    def _shrunk_buffer(self, chance: Chance, unnoticed: float = 0.0) -> tuple[Shrunk, Totals]:
+    def _shrunk_buffer(self, chance: Chance) -> tuple[Shrunk, Totals]:
         """What the state becomes when the buffer is shrunk into the sketch now."""
         block, B, totals = self._weighted()
-        shrunk = SHRINKS[self.parameters.method](
-            B, block, self.parameters.ell, replace(chance, slack=unnoticed * totals.delta)
-        )
+        shrunk = SHRINKS[self.parameters.method](B, block, self.parameters.ell, chance)
         return shrunk, replace(totals, delta=totals.delta + shrunk.bound, rounding=totals.rounding + shrunk.rounding)
 
     def _weighted(self) -> tuple[RowBlock, Float, Totals]:
@@ -187,7 +185,7 @@ class SketchBuilder:
         """The sketch of all rows so far, pending ones included. Asking changes nothing."""
         if not self.buffer.rows:
             return self._as_sketch(self.B, self.totals)
-        shrunk, totals = self._shrunk_buffer(self._query_chance(), UNNOTICED)
+        shrunk, totals = self._shrunk_buffer(self._query_chance())
         return self._as_sketch(shrunk.B, totals)
 
     def _as_sketch(self, B: Float, totals: Totals) -> Sketch:
@@ -214,7 +212,8 @@ class SketchBuilder:
     def _query_chance(self) -> Chance:
         failure, rows = self.parameters.failure_probability, self.rows
         shares = (query_share(rows, attempt, failure) for attempt in count(1))
-        return Chance(self._rng(QUERY_SEARCH, rows), self._rng(QUERY_PROBE, rows), shares)
+        search, probe = self._rng(QUERY_SEARCH, rows), self._rng(QUERY_PROBE, rows)
+        return Chance(search, probe, shares, tight=LOOK_TIGHT, slack=LOOK_SLACK * self.totals.delta)
 
     def _rng(self, *stream: int) -> np.random.Generator:
         seed = self.parameters.seed

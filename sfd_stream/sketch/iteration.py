@@ -97,7 +97,7 @@ def exact_ritz(stack: Stack) -> Ritz:
     if stack.rows <= stack.d:
         return ritz_of(np.ascontiguousarray(stack.dense().T))
     G = stack.B.T @ stack.B
-    for tile in stack.tiles():
+    for tile in stack.tiles:
         rows = tile.dense(np.float64)
         G += rows.T @ rows
     values2, V = scipy.linalg.eigh(G, check_finite=False, driver="evd")

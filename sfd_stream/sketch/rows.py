@@ -57,6 +57,9 @@ class RowBlock:
     def from_csr(cls, matrix: Any) -> RowBlock:
         """Any scipy sparse matrix, checked and made canonical as `from_arrays` does."""
         csr = sp.csr_array(matrix)
+        if _plain(csr):
+            values = csr.data.astype(np.float64)
+            return cls(csr.indptr.astype(np.int64), csr.indices.astype(np.int32), values, csr.shape[1])
         return cls.from_arrays(csr.indptr, csr.indices, csr.data, csr.shape[1])
 
     @property
@@ -77,6 +80,22 @@ class RowBlock:
         """Rows start..stop; indices and values share memory."""
         low, high = self.indptr[start], self.indptr[stop]
         return RowBlock(self.indptr[start : stop + 1] - low, self.indices[low:high], self.values[low:high], self.d)
+
+
+def _plain(csr: Any) -> bool:
+    """Canonical as it is: a few quick passes that most matrices survive; others get the slow ones, which say why."""
+    data, indices, indptr = csr.data, csr.indices, csr.indptr
+    if data.dtype.kind not in "iuf" or not len(data) or csr.shape[1] > D_MAX:
+        return False
+    low, high = float(data.min()), float(data.max())  # NaN if any is
+    return bool(
+        low >= -VALUE_MAX
+        and high <= VALUE_MAX
+        and data.all()
+        and indices.min() >= 0
+        and indices.max() < csr.shape[1]
+        and _rising(indptr, indices)
+    )
 
 
 def canonical(indptr: Int, indices: Index, values: Float, d: int) -> RowBlock:
@@ -111,7 +130,7 @@ def _sorted_and_summed(indptr: Int, indices: Index, values: Float, d: int) -> tu
     np.not_equal(key[1:], key[:-1], out=first[1:])
     # bincount adds one after the other; reduceat adds pairwise, in an order that depends on the length.
     sums = np.bincount(np.cumsum(first) - 1, weights=values[order])
-    return _pointers(indptr, first), indices[order][first], sums
+    return _pointers(indptr, first), indices[order][first], np.asarray(sums, np.float64)
 
 
 def _without_zeros(indptr: Int, indices: Index, values: Float) -> tuple[Int, Index, Float]:

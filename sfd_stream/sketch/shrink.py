@@ -20,14 +20,11 @@ from sfd_stream.sketch.iteration import (
     start_columns,
 )
 from sfd_stream.sketch.rows import Float, RowBlock
-from sfd_stream.sketch.stack import Stack
+from sfd_stream.sketch.stack import Stack, squared_frobenius
 from sfd_stream.sketch.verify import ALPHA, EPS, NormBound, certified_norm, verify_spectral
 
 MISSED = 3.0
 """A shrink whose remainder is this many times lambda^2 has missed a direction; healthy ones were seen at 1.0 to 2.5."""
-
-TIGHT = 1.4
-"""A certificate within this factor of what Lanczos has seen is tight enough."""
 
 PASSES_MAX = 6
 """After so many passes the directions are computed exactly, where min(rows, d) allows."""
@@ -60,8 +57,10 @@ class Chance:
     search: np.random.Generator
     probe: np.random.Generator
     shares: Iterator[float]
+    tight: float = 1.4
+    """A bound within this factor of what Lanczos has seen is tight enough; a looser one costs fewer steps."""
     slack: float = 0.0
-    """How loose the bound may be without anybody noticing."""
+    """A bound this far above what Lanczos has seen is tight enough too."""
 
 
 def dense_shrink(M: Float, ell: int) -> tuple[Float, float]:
@@ -178,13 +177,14 @@ def _certify(
     def C(x: Float) -> Float:
         return stack.gram_times(x) - B.T @ (B @ x)
 
-    def enough(theta: float, upper: float) -> bool:
+    def enough(theta: float) -> float | None:
+        """The largest bound that would do, or None to stop at once."""
         if theta > missed and not last:
-            return True
-        tight = min(upper, trace) <= max(TIGHT * theta, theta + slack)
-        return tight and min(upper, trace) <= max(Delta, missed)
+            return None
+        tight = max(chance.tight * theta, theta + slack)
+        return min(tight, max(Delta, missed)) if tight < trace else None
 
-    bound = certified_norm(C, stack.d, delta_i, chance.probe, enough=enough, steps_max=STEPS_MAX)
+    bound = certified_norm(C, stack.d, delta_i, chance.probe, target=enough, steps_max=STEPS_MAX)
     capped = min(bound.upper, trace)
     accepted = bound.theta <= missed and (capped <= Delta or capped <= missed)
     return _Certified(NormBound(bound.theta, capped, bound.steps, bound.witnesses), accepted)
@@ -197,10 +197,6 @@ def _trace(stack: Stack, B: Float) -> float:
 def rounding_of(stack: Stack, ell: int) -> float:
     """Every product behind a bound is a sum of at most rows + d + 2 ell terms; see docs/guarantees.md."""
     return 4 * EPS * (stack.rows + stack.d + 2 * ell + STEPS_MAX) * stack.squared_frobenius
-
-
-def squared_frobenius(X: Float) -> float:
-    return float(np.einsum("i,i", X.ravel(), X.ravel()))
 
 
 def _shrunk(stack: Stack, B: Float, bound: float, *, attempts: int = 0, passes: int = 0) -> Shrunk:

@@ -21,9 +21,19 @@ TILE_ENTRIES = 1 << 17
 TILE_ROWS = 1 << 12
 
 
-def power_of_two_above(peak: float) -> float:
-    """The power of two 2^e with peak in [2^(e-1), 2^e); 1 for zero."""
-    return float(np.ldexp(1.0, int(np.frexp(peak)[1]))) if peak > 0 else 1.0
+def power_of_two_above(value: float) -> float:
+    """The power of two 2^e with value in [2^(e-1), 2^e); 1 for zero."""
+    return float(np.ldexp(1.0, int(np.frexp(value)[1]))) if value > 0 else 1.0
+
+
+def peak(X: Float) -> float:
+    """The largest magnitude."""
+    return max(float(X.max()), -float(X.min())) if X.size else 0.0
+
+
+def squared_frobenius(X: Float) -> float:
+    flat = X.ravel()
+    return float(np.einsum("i,i", flat, flat))
 
 
 def dense_above(columns: int) -> float:
@@ -58,19 +68,20 @@ class Stack:
     """M = [B; A'] / scale, with scale the power of two above the largest entry."""
 
     def __init__(self, B: Float, block: RowBlock) -> None:
-        peaks = [float(np.max(np.abs(part))) for part in (B, block.values) if part.size]
-        self.scale = power_of_two_above(max(peaks, default=0.0))
+        self.scale = power_of_two_above(max(peak(B), peak(block.values)))
         self.B = B / self.scale
         self.d = block.d
         self.block = block
         self.A = _csr(block, block.values / self.scale)
-        self.squared_frobenius = float(np.sum(self.B * self.B) + np.sum(self.A.data * self.A.data))
+        self.AT = self.A.T
+        self.squared_frobenius = squared_frobenius(self.B) + squared_frobenius(self.A.data)
+        self.tiles = list(self._tiles())
 
     @property
     def rows(self) -> int:
         return len(self.B) + self.block.rows
 
-    def tiles(self) -> Iterator[Tile]:
+    def _tiles(self) -> Iterator[Tile]:
         """A' cut into runs of rows of about equal work."""
         indptr = self.A.indptr
         work = indptr + np.arange(len(indptr)) * (TILE_ENTRIES // TILE_ROWS)
@@ -90,7 +101,7 @@ class Stack:
         """
         Y = self.B @ X
         G, W = Y.T @ Y, self.B.T @ Y
-        for tile in self.tiles():
+        for tile in self.tiles:
             Y = tile.times(X)
             G += Y.T @ Y
             W += tile.transpose_times(Y)
@@ -98,7 +109,7 @@ class Stack:
 
     def gram_times(self, x: Float) -> Float:
         """M'(Mx) for one vector."""
-        return np.asarray(self.B.T @ (self.B @ x) + self.A.T @ (self.A @ x))
+        return np.asarray(self.B.T @ (self.B @ x) + self.AT @ (self.A @ x))
 
     def dense(self) -> Float:
         """M itself, for small ones."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import ceil, log2, pi, sqrt
+from math import ceil, log, log2, pi, sqrt
 
 import numpy as np
 from scipy.linalg import eigh_tridiagonal
@@ -79,14 +79,14 @@ def certified_norm(
     failure_probability: float,
     rng: np.random.Generator,
     *,
-    enough: Callable[[float, float], bool],
+    target: Callable[[float], float | None],
     steps_max: int,
 ) -> NormBound:
     """An upper bound of ||C|| by Lanczos from a random start: g^2 K(||C||) <= 1 with K the sum of the squares of the
     run's orthonormal polynomials, and g^2 >= tau^2 but for the failure probability.
 
-    The only random event is the start, so the bound holds after any number of steps: `enough(theta, upper)` may
-    stop the run at any of them.
+    The only random event is the start, so the bound holds after any number of steps. The run ends when it has
+    proved `target(theta)`, or when that is None.
     """
     tau2 = float(betaincinv(0.5, (d - 1) / 2, failure_probability)) if d > 1 else 1.0
     basis = np.empty((steps_max + 1, d))
@@ -103,30 +103,34 @@ def certified_norm(
         values, vectors = eigh_tridiagonal(alphas, betas[:-1])
         theta = max(float(values[-1]), 0.0)
         exhausted = betas[-1] <= 8 * EPS * max(theta, 1e-300) or step + 1 >= d
-        upper = theta if exhausted else christoffel_root(alphas, betas, theta, 1 / tau2)
-        if exhausted or enough(theta, upper) or step + 1 >= steps_max:
-            top = vectors[:, ::-1][:, :2]
-            return NormBound(theta, upper, step + 1, basis[: step + 1].T @ top)
+        goal = target(theta)
+        if exhausted or goal is None or step + 1 >= steps_max or christoffel(alphas, betas, goal) >= 1 / tau2:
+            upper = theta if exhausted else christoffel_root(alphas, betas, theta, 1 / tau2)
+            return NormBound(theta, upper, step + 1, basis[: step + 1].T @ vectors[:, ::-1][:, :2])
         basis[step + 1] = w / betas[-1]
 
 
+def christoffel(alphas: list[float], betas: list[float], t: float) -> float:
+    """K(t) = p_0(t)^2 + ... + p_k(t)^2, for the orthonormal polynomials of k Lanczos steps. Rises for t > theta."""
+    before, now, total, last_beta = 0.0, 1.0, 1.0, 0.0
+    for alpha, beta in zip(alphas, betas, strict=True):
+        before, now, last_beta = now, ((t - alpha) * now - last_beta * before) / beta, beta
+        total += now * now
+        if total > 1e280:
+            break
+    return total
+
+
 def christoffel_root(alphas: list[float], betas: list[float], theta: float, target: float) -> float:
-    """The t > theta with K(t) = p_0(t)^2 + ... + p_k(t)^2 = target, for the polynomials of k Lanczos steps."""
+    """The t >= theta with K(t) = target, from above."""
 
     def excess(t: float) -> float:
-        before, now, total = 0.0, 1.0, 1.0
-        for j, (alpha, beta) in enumerate(zip(alphas, betas, strict=True)):
-            before, now = now, ((t - alpha) * now - (betas[j - 1] * before if j else 0.0)) / beta
-            total += now * now
-            if total > 1e280:
-                break
-        return float(np.log(total / target))
+        return log(christoffel(alphas, betas, t) / target)
 
+    if excess(theta) >= 0:
+        return theta
     high = 2 * theta + betas[-1]
     while excess(high) < 0:
         high *= 2
-    if excess(theta) >= 0:
-        return theta
-    return float(brentq(excess, theta, high, xtol=1e-300, rtol=1e-4)) * (
-        1 + 4e-4
-    )  # to the right of the root, not beside it
+    root = brentq(excess, theta, high, xtol=1e-300, rtol=1e-4)
+    return float(root) * (1 + 4e-4)  # to the right of the root, not beside it
