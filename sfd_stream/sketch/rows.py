@@ -13,6 +13,12 @@ Float = npt.NDArray[np.float64]
 Int = npt.NDArray[np.int64]
 Index = npt.NDArray[np.int32]
 
+D_MAX = 2**31
+"""Columns are int32, so d never exceeds this."""
+
+VALUE_MAX = 1e150
+"""The largest magnitude taken: its square, and a sum of many of them, stay below the float64 range."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowBlock:
@@ -26,6 +32,36 @@ class RowBlock:
     indices: Index
     values: Float
     d: int
+
+    @classmethod
+    def from_arrays(
+        cls, indptr: npt.ArrayLike, indices: npt.ArrayLike, values: npt.ArrayLike, d: int
+    ) -> RowBlock:
+        """Any CSR arrays, checked and made canonical; a `ValueError` names the first row that cannot be taken.
+
+        Duplicate columns of a row add up in the order given, zeros are dropped. The arrays are copied, so what the
+        caller does to them later changes nothing here. Linear in the non-zeros when rows come sorted.
+        """
+        if not 1 <= d <= D_MAX:
+            raise ValueError(f"d must be in [1, {D_MAX}], not {d}")
+        pointers = _integers("indptr", indptr)
+        columns = _integers("indices", indices)
+        numbers = _reals(values)
+        _check_pointers(pointers, columns, numbers)
+        _check_rows(pointers, (columns < 0) | (columns >= d), f"has a column outside [0, {d})")
+        _check_rows(pointers, ~np.isfinite(numbers), "has a value that is NaN or infinite")
+        _check_rows(pointers, np.abs(numbers) > VALUE_MAX, f"has a value above {VALUE_MAX:g} in magnitude")
+        block = canonical(pointers, columns.astype(np.int32), numbers, d)
+        _check_rows(
+            block.indptr, np.abs(block.values) > VALUE_MAX, f"has duplicates that sum above {VALUE_MAX:g}"
+        )
+        return block
+
+    @classmethod
+    def from_csr(cls, matrix: Any) -> RowBlock:
+        """Any scipy sparse matrix, checked and made canonical as `from_arrays` does."""
+        csr = sp.csr_array(matrix)
+        return cls.from_arrays(csr.indptr, csr.indices, csr.data, csr.shape[1])
 
     @property
     def rows(self) -> int:
@@ -44,4 +80,93 @@ class RowBlock:
     def take(self, start: int, stop: int) -> RowBlock:
         """Rows start..stop; indices and values share memory."""
         low, high = self.indptr[start], self.indptr[stop]
-        return RowBlock(self.indptr[start : stop + 1] - low, self.indices[low:high], self.values[low:high], self.d)
+        return RowBlock(
+            self.indptr[start : stop + 1] - low, self.indices[low:high], self.values[low:high], self.d
+        )
+
+
+def canonical(indptr: Int, indices: Index, values: Float, d: int) -> RowBlock:
+    """Rows that are in range and finite, as a block: columns sorted, duplicates summed in order, zeros dropped.
+
+    Trusts its arguments and may share their memory. A sum of duplicates may exceed `VALUE_MAX`: the caller looks.
+    """
+    if not _rising(indptr, indices):
+        indptr, indices, values = _sorted_and_summed(indptr, indices, values, d)
+    if not values.all():
+        indptr, indices, values = _without_zeros(indptr, indices, values)
+    return RowBlock(indptr, indices, values, d)
+
+
+def row_of_entry(indptr: Int) -> Int:
+    """The row that each non-zero belongs to."""
+    return np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
+
+
+def _rising(indptr: Int, indices: Index) -> bool:
+    rises = indices[1:] > indices[:-1]
+    inner = indptr[1:-1]
+    rises[inner[(inner > 0) & (inner < len(indices))] - 1] = (
+        True  # from one row to the next anything may follow
+    )
+    return bool(rises.all())
+
+
+def _sorted_and_summed(indptr: Int, indices: Index, values: Float, d: int) -> tuple[Int, Index, Float]:
+    key = row_of_entry(indptr) * d + indices  # rows < 2^32 and d <= 2^31, so int64 holds it
+    order = np.argsort(key, kind="stable")  # stable: duplicates stay in the order given
+    key = key[order]
+    first = np.ones(len(key), dtype=bool)
+    np.not_equal(key[1:], key[:-1], out=first[1:])
+    # bincount adds one after the other; reduceat adds pairwise, in an order that depends on the length.
+    sums = np.bincount(np.cumsum(first) - 1, weights=values[order])
+    return _pointers(indptr, first), indices[order][first], sums
+
+
+def _without_zeros(indptr: Int, indices: Index, values: Float) -> tuple[Int, Index, Float]:
+    kept = values != 0
+    return _pointers(indptr, kept), indices[kept], values[kept]
+
+
+def _pointers(indptr: Int, kept: npt.NDArray[np.bool_]) -> Int:
+    """The row pointers when only the entries marked `kept` stay."""
+    before = np.zeros(len(kept) + 1, dtype=np.int64)
+    np.cumsum(kept, out=before[1:])
+    return before[indptr]
+
+
+def _integers(name: str, array: npt.ArrayLike) -> Int:
+    given = np.asarray(array)
+    if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
+        raise ValueError(
+            f"{name} must be a one-dimensional array of integers, not {given.dtype} {given.shape}"
+        )
+    if given.size and given.dtype.kind == "u" and given.max() > np.iinfo(np.int64).max:
+        raise ValueError(f"{name} has a number above 2^63 - 1")
+    return given.astype(np.int64)
+
+
+def _reals(array: npt.ArrayLike) -> Float:
+    given = np.asarray(array)
+    if given.ndim != 1 or given.dtype.kind not in "biuf":
+        raise ValueError(
+            f"values must be a one-dimensional array of real numbers, not {given.dtype} {given.shape}"
+        )
+    return given.astype(np.float64)
+
+
+def _check_pointers(indptr: Int, indices: Int, values: Float) -> None:
+    if len(indices) != len(values):
+        raise ValueError(f"{len(indices)} indices but {len(values)} values")
+    if not len(indptr) or indptr[0] != 0:
+        raise ValueError("indptr must start at 0")
+    if indptr[-1] != len(indices):
+        raise ValueError(f"indptr must end at the number of indices, {len(indices)}, not at {indptr[-1]}")
+    falls = np.flatnonzero(indptr[1:] < indptr[:-1])
+    if len(falls):
+        raise ValueError(f"indptr decreases at row {falls[0]}")
+
+
+def _check_rows(indptr: Int, wrong: npt.NDArray[np.bool_], what: str) -> None:
+    if wrong.any():
+        row = np.searchsorted(indptr, np.argmax(wrong), side="right") - 1
+        raise ValueError(f"row {row} {what}")
