@@ -1,0 +1,122 @@
+"""Rows on the wire: a poll batch of messages to one checked block, good messages undisturbed by bad ones.
+
+Three readers share the work: packed rows and friendly lists of a whole batch at once by numpy, whatever is left message by
+message by msgpack. Which one reads a message changes its cost and nothing else. `docs/formats.md` has the format.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from sfd_stream.errors import RowDecodeError
+from sfd_stream.sketch.rows import VALUE_MAX, Int, RowBlock, canonical
+from sfd_stream.wire.columns import Columns, FixedColumns, Growth, GrowingColumns, HashedColumns
+from sfd_stream.wire.row_content import Faults, checked, feature_at, merged, placed_in
+from sfd_stream.wire.row_encode import encode_row, encode_rows
+from sfd_stream.wire.row_general import Piece, part_of, read_message
+from sfd_stream.wire.row_lists import TOGETHER_MIN, take_lists
+from sfd_stream.wire.row_packed import Joined, take_packed
+from sfd_stream.wire.row_parts import Part, Reason, RowLimits, bad
+
+__all__ = [
+    "Columns",
+    "DecodedBatch",
+    "FixedColumns",
+    "GrowingColumns",
+    "HashedColumns",
+    "Reason",
+    "RowLimits",
+    "decode",
+    "decode_one",
+    "encode_row",
+    "encode_rows",
+]
+
+_DEFAULT_LIMITS = RowLimits()
+
+
+@dataclass(frozen=True, slots=True)
+class DecodedBatch:
+    """What a batch of messages holds."""
+
+    block: RowBlock  # the rows of all good messages, in order; its d is that of `columns`
+    rows_of_message: Int  # 0 for a bad one
+    bad: tuple[tuple[int, RowDecodeError], ...]  # ascending by message
+    columns: Columns  # to adopt when the batch is kept: wider, or with more names, than before it
+    growth: Growth  # (row of the block, d from this row on)
+
+
+def decode(values: Sequence[bytes], columns: Columns, limits: RowLimits = _DEFAULT_LIMITS) -> DecodedBatch:
+    """The rows of a batch. Raises nothing for what a message holds: bad ones are in `.bad`, each as a whole."""
+    faults: Faults = {}
+    parts = _read(values, limits, faults, hashed=isinstance(columns, HashedColumns))
+    parts = [checked(part, columns, faults) for part in parts]
+    placed = merged([placed_in(columns, part) for part in parts])
+    placed, block = _canonical(placed, columns, faults)
+    columns, growth = _taught(columns, block, placed, parts)
+    rows_of_message = np.zeros(len(values), dtype=np.int64)
+    rows_of_message[placed.messages] = placed.rows
+    return DecodedBatch(
+        replace(block, d=columns.d), rows_of_message, tuple(sorted(faults.items())), columns, growth
+    )
+
+
+def decode_one(value: bytes, columns: Columns, limits: RowLimits = _DEFAULT_LIMITS) -> DecodedBatch:
+    """The rows of one message; raises its `RowDecodeError` if it is bad."""
+    batch = decode([value], columns, limits)
+    for _, error in batch.bad:
+        raise error
+    return batch
+
+
+def _read(values: Sequence[bytes], limits: RowLimits, faults: Faults, *, hashed: bool) -> list[Part]:
+    """Bytes to parts, each message by the fastest reader that takes it."""
+    joined = Joined.of(values)
+    parts, rest = take_packed(joined, limits)
+    if len(rest) >= TOGETHER_MIN:
+        lists, rest = take_lists(joined, rest, limits)
+        parts += lists
+    pieces: dict[bool, list[tuple[int, Piece]]] = {False: [], True: []}
+    for message in rest.tolist():
+        try:
+            piece = read_message(values[message], limits, hashed=hashed)
+        except RowDecodeError as error:
+            faults[message] = error
+        else:
+            pieces[isinstance(piece.features, list)].append((message, piece))
+    return parts + [part_of(kind) for kind in pieces.values() if kind]
+
+
+def _canonical(placed: Part, columns: Columns, faults: Faults) -> tuple[Part, RowBlock]:
+    """The rows as a block; duplicates that sum too high make their message bad, and it is left out of both."""
+    block = canonical(_pointers(placed), placed.features, placed.values, columns.end)
+    if block.values is placed.values or not (over := np.abs(block.values) > VALUE_MAX).any():
+        return placed, block
+    row_ends = np.cumsum(placed.rows)
+    rows = np.searchsorted(block.indptr, np.flatnonzero(over), side="right") - 1
+    places = np.unique(np.searchsorted(row_ends, rows, side="right"))
+    error = f"duplicate columns sum above {VALUE_MAX:g} in magnitude"
+    faults |= {message: bad(Reason.TOO_LARGE, error) for message in placed.messages[places].tolist()}
+    keep = np.ones(len(placed.messages), dtype=bool)
+    keep[places] = False
+    return _canonical(placed.only(keep), columns, faults)
+
+
+def _pointers(placed: Part) -> Int:
+    pointers = np.zeros(len(placed.lengths) + 1, dtype=np.int64)
+    np.cumsum(placed.lengths, out=pointers[1:])
+    return pointers
+
+
+def _taught(columns: Columns, block: RowBlock, placed: Part, parts: list[Part]) -> tuple[Columns, Growth]:
+    """The columns after these rows."""
+    match columns:
+        case GrowingColumns():
+            return columns.grown(block)
+        case HashedColumns():
+            return columns.learned(placed.features, placed.values, feature_at(placed, parts)), ()
+        case FixedColumns():
+            return columns, ()
