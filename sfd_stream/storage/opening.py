@@ -76,8 +76,8 @@ def _folder(url: str, parts: SplitResult) -> Path:
     if parts.netloc not in {"", "localhost"}:
         below = f"{parts.netloc}{parts.path}"
         raise SettingsError(
-            f"checkpoint.url {url!r} names a machine, {parts.netloc!r}, not a folder; "
-            f"write {f'file:///{below}'!r}, or {Path(below).absolute().as_uri()!r} for the folder below this one"
+            f"checkpoint.url {url!r} names a machine, {parts.netloc!r}, not a folder; write "
+            f"{f'file:///{below}'!r}, or {Path(below).absolute().as_uri()!r} for the folder below this one"
         )
     path = Path(unquote(parts.path))
     if not path.is_absolute() or path == Path("/"):

@@ -1,7 +1,7 @@
 """A real S3 server for tests: SeaweedFS on loopback, in a folder of its own, small, ended by its process id.
 
     with SeaweedServer.start(folder) as server:
-        open_store(f"s3://{server.new_bucket()}/checkpoints", server.options())
+        open_store(server.new_url(), server.options())
 
 `kill` and `restart` are for tests of what a client sees meanwhile: ports, data and credentials stay the same.
 """
@@ -29,11 +29,18 @@ from obstore.store import S3Store
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+BUCKET = "checkpoints"
 ACCESS_KEY = "sfd-test-access"
 SECRET_KEY = "sfd-test-secret"
 READ_ONLY_ACCESS_KEY = "sfd-test-reader"
 READ_ONLY_SECRET_KEY = "sfd-test-reader-secret"
 READY_WITHIN_S = 60.0
+# The kernel ends the server with the test run, also when that is killed: PR_SET_PDEATHSIG, SIGKILL, exec.
+DIES_WITH_US = (
+    sys.executable,
+    "-c",
+    "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 9); os.execv(sys.argv[1], sys.argv[1:])",
+)
 PORT_NAMES = ("master", "master_grpc", "volume", "volume_grpc", "filer", "filer_grpc", "s3", "s3_grpc")
 
 
@@ -58,7 +65,7 @@ class SeaweedServer:
     folder: Path
     ports: dict[str, int]
     process: subprocess.Popen[bytes] | None = None
-    _bucket_numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
+    _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
     @classmethod
     def start(cls, folder: Path) -> Self:
@@ -88,11 +95,9 @@ class SeaweedServer:
             "secret_access_key": SECRET_KEY,
         } | changes
 
-    def new_bucket(self) -> str:
-        """An empty bucket that nobody else has; the server makes it at its first object."""
-        name = f"bucket-{os.getpid()}-{next(self._bucket_numbers)}"
-        self._touch(name)
-        return name
+    def new_url(self) -> str:
+        """A place in the bucket that nobody else has (a bucket each would use up the server's volumes)."""
+        return f"s3://{BUCKET}/{os.getpid()}-{next(self._numbers)}"
 
     def restart(self) -> None:
         """Start (again) on the same ports and data, and wait until a write goes through."""
@@ -118,6 +123,7 @@ class SeaweedServer:
     def _command(self) -> list[str]:
         ports = self.ports
         return [
+            *DIES_WITH_US,
             str(weed_binary()),
             "-logtostderr",
             "server",
@@ -148,9 +154,9 @@ class SeaweedServer:
             f"-s3.localSocket={self.folder / 's3.sock'}",
         ]
 
-    def _touch(self, bucket: str) -> None:
+    def _touch(self) -> None:
         store = S3Store(
-            bucket,
+            BUCKET,
             config={
                 "endpoint": self.endpoint,
                 "region": "us-east-1",
@@ -170,7 +176,7 @@ class SeaweedServer:
         while True:
             assert self.process is not None
             try:
-                self._touch("ready")
+                self._touch()
             except BaseError as error:
                 if self.process.poll() is not None or time.monotonic() > end:
                     log = (self.folder / "weed.log").read_text(errors="replace")[-3000:]
@@ -199,6 +205,6 @@ def _identities() -> dict[str, list[dict[str, object]]]:
 
 @pytest.fixture(scope="session")
 def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SeaweedServer]:
-    """One server for all tests of a worker; mark its tests `xdist_group("s3")`, so that one worker has them."""
+    """One server for all tests of a worker (4 s to start, some 115 MB)."""
     with SeaweedServer.start(tmp_path_factory.mktemp("seaweed")) as server:
         yield server

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["s3_server"]
 
-# All tests of the S3 server in one worker of a parallel run, so that one server is enough.
+# In one worker of a parallel run, so that one server is enough, where pytest-xdist heeds groups: its 3.8 does
+# not under pytest 9.2, and then each worker starts a server of its own.
 S3 = [pytest.mark.real_s3, pytest.mark.xdist_group("s3")]
 
 
@@ -34,7 +35,7 @@ class Place:
 
 def _s3_place(request: pytest.FixtureRequest) -> Place:
     server: SeaweedServer = request.getfixturevalue("s3_server")
-    return Place(f"s3://{server.new_bucket()}/some/prefix", server.options(timeout_s="10"))
+    return Place(server.new_url(), server.options(timeout_s="3"))
 
 
 @pytest.fixture(params=["memory", "disk", pytest.param("s3", marks=S3)])

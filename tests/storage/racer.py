@@ -1,7 +1,10 @@
-"""One process of racing writers: `python -m tests.storage.racer URL KEY NAME THREADS`, options as JSON on stdin.
+"""One process of racing writers: `python -m tests.storage.racer URL KEY NAME THREADS`, options on stdin.
 
-It opens the store, says "ready", waits for a line, lets all threads create the same key at once, each with its
-own name as content, and prints who won as JSON.
+It opens the store, says "ready", waits for a line, lets all threads create the same key at once, each with
+its own name as content, and prints who won as JSON.
+
+SeaweedFS lets losers wait for its lock in steps of a second, up to half a minute for 50 of them; a short
+timeout and another attempt get the same answer sooner, and show that an unknown answer changes nothing.
 """
 
 from __future__ import annotations

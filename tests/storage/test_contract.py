@@ -203,10 +203,9 @@ def test_the_probe_finds_the_contract_kept_and_leaves_nothing(store: Store) -> N
 
 
 def test_of_50_racing_threads_one_creates(store: Store) -> None:
-    for number in range(3):
-        winners = race(store, f"race/{number}", [f"writer-{at}" for at in range(50)])
-        assert len(winners) == 1
-        assert store.get(f"race/{number}") == winners[0].encode()
+    winners = race(store, "race/1", [f"writer-{at}" for at in range(50)])
+    assert len(winners) == 1
+    assert store.get("race/1") == winners[0].encode()
 
 
 def test_of_50_racing_writers_in_5_processes_one_creates(shared_place: Place) -> None:
