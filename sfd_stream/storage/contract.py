@@ -1,0 +1,114 @@
+"""What every checkpoint store promises, and what a key may look like.
+
+A store gives an atomic create-if-absent, and `get` and `list` that see every write that has returned, from
+this process or another. The checkpoint protocol rests on no more than that, and on no less.
+"""
+
+from __future__ import annotations
+
+import re
+import string
+from typing import Protocol
+from urllib.parse import unquote
+
+from sfd_stream.errors import SettingsError, StoreRefusedError
+
+PART_MAX_BYTES = 255
+KEY_MAX_BYTES = 1024
+TEMPORARY_PREFIX = ".tmp-"
+
+_PLAIN = frozenset((string.ascii_letters + string.digits + "-_").encode())
+_PART = re.compile(r"[A-Za-z0-9._~%=-]{1,255}")
+
+
+class Store(Protocol):
+    """Blobs under keys. Safe to use from several threads; every call ends within a bounded time.
+
+    Besides the errors named below, any call may raise StoreUnavailableError (may pass: try again; whether a
+    write took effect is then *unknown*) or StoreRefusedError (will not pass by waiting; nothing was written).
+
+    A key is never also the folder of another key: where `a/b` is an object, `a` is not.
+    """
+
+    @property
+    def url(self) -> str:
+        """Where the store is, without credentials: fit for a log."""
+        ...
+
+    def create_if_absent(self, key: str, data: bytes) -> None:
+        """Write `data` if nothing is under `key`: of all that ever try, one succeeds. Durable on return.
+
+        Raises ObjectExistsError when something is there. It may be one's own: an earlier attempt whose answer
+        was lost, or that the client library sent twice. Only the content tells, so it should carry a nonce.
+        """
+        ...
+
+    def put(self, key: str, data: bytes) -> None:
+        """Write or replace, as a whole. Durable on return."""
+        ...
+
+    def get(self, key: str) -> bytes:
+        """The whole content. Raises ObjectMissingError."""
+        ...
+
+    def list(self, prefix: str, *, start_after: str | None = None) -> list[str]:
+        """All keys below the folder `prefix` (empty: all), sorted, only those after `start_after`."""
+        ...
+
+    def delete(self, key: str) -> None:
+        """Remove; that nothing is there is no error. Durable on return."""
+        ...
+
+
+def key_part(text: str) -> str:
+    """Any name as one part of a key: reversible (`part_text`), different for different names, never . or ..
+
+    Letters, digits, `-` and `_` stand for themselves, `.` does except at the start; all else is %XX of UTF-8.
+    """
+    if not text:
+        raise SettingsError("an empty name can't be part of a checkpoint's key")
+    encoded = "".join(
+        _encoded(byte, first=at == 0) for at, byte in enumerate(text.encode("utf-8", "surrogatepass"))
+    )
+    if len(encoded) > PART_MAX_BYTES:
+        raise SettingsError(
+            f"the name {text[:40]!r}... takes {len(encoded)} bytes in a checkpoint's key, where at most "
+            f"{PART_MAX_BYTES} fit (a character outside A-Z a-z 0-9 - _ . takes three or more); shorten it"
+        )
+    return encoded
+
+
+def part_text(part: str) -> str:
+    """The name that `key_part` encoded."""
+    return unquote(part, encoding="utf-8", errors="surrogatepass")
+
+
+def check_key(key: str) -> str:
+    """The key itself, if every part is safe on every store. A path that climbs out ends here."""
+    parts = key.split("/")
+    bad = next((part for part in parts if not _is_safe(part)), None)
+    if bad is not None:
+        raise StoreRefusedError(
+            f"{key!r} is no key of a checkpoint store: the part {bad!r} is not safe; use key_part"
+        )
+    if len(key) > KEY_MAX_BYTES:
+        raise StoreRefusedError(
+            f"the key {key[:80]!r}... has {len(key)} bytes, more than the {KEY_MAX_BYTES} allowed"
+        )
+    return key
+
+
+def check_prefix(prefix: str) -> str:
+    """The folder to list, without a slash at its end; empty for everything."""
+    trimmed = prefix.removesuffix("/")
+    return check_key(trimmed) if trimmed else ""
+
+
+def _encoded(byte: int, *, first: bool) -> str:
+    plain = byte in _PLAIN or (byte == ord(".") and not first)
+    return chr(byte) if plain else f"%{byte:02X}"
+
+
+def _is_safe(part: str) -> bool:
+    known = _PART.fullmatch(part) is not None
+    return known and part not in {".", ".."} and not part.startswith(TEMPORARY_PREFIX)

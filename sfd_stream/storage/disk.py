@@ -1,0 +1,274 @@
+"""Checkpoints in a folder. What was written survives a loss of power; what was half written has no name.
+
+    create  temp file, fsync, link to the name (atomic: fails if the name is there), unlink temp, fsync folder
+    put     temp file, fsync, rename to the name, fsync folder
+
+Readers see the old state or the new one. A crash leaves at most a temp file, which no list shows and
+`remove_stale` takes away. The file system must have hard links, and an NFS mount must not cache what other
+clients change (`lookupcache=none,actimeo=0`): LIST and GET must see every earlier write.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import secrets
+import shutil
+import threading
+from typing import TYPE_CHECKING
+
+from sfd_stream.errors import (
+    ObjectExistsError,
+    ObjectMissingError,
+    StoreError,
+    StoreRefusedError,
+    StoreUnavailableError,
+)
+from sfd_stream.storage.contract import TEMPORARY_PREFIX, check_key, check_prefix
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+_NO_HARD_LINKS = frozenset({errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EXDEV})
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_NO_RIGHTS = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
+_NOT_A_PLACE = frozenset({errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP})
+
+
+class DiskStore:
+    """`fsync` and `link` are the two calls on which the promise rests; tests make them fail."""
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        fsync: Callable[[int], None] = os.fsync,
+        link: Callable[[Path, Path], None] = os.link,
+    ) -> None:
+        self._root = root
+        self._fsync = fsync
+        self._link = link
+        self._lock = threading.Lock()
+        self._durable_folders: set[Path] = set()
+        self._unsure_folders: set[Path] = set()
+
+    def __repr__(self) -> str:
+        return f"DiskStore({self.url!r})"
+
+    @property
+    def url(self) -> str:
+        return self._root.as_uri()
+
+    def create_if_absent(self, key: str, data: bytes) -> None:
+        path = self._path(key)
+        with self._named("create", key):
+            if os.path.lexists(path):
+                raise self._exists(path, key)
+            self._write(path, data, self._link_once)
+
+    def put(self, key: str, data: bytes) -> None:
+        path = self._path(key)
+        with self._named("write", key):
+            self._write(path, data, os.replace)
+
+    def get(self, key: str) -> bytes:
+        path = self._path(key)
+        with self._named("read", key):
+            self._settle(path.parent)
+            try:
+                return path.read_bytes()
+            except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+                raise ObjectMissingError(f"no {key} in {self.url}") from None
+
+    def list(self, prefix: str, *, start_after: str | None = None) -> list[str]:
+        folder = check_prefix(prefix)
+        with self._named("list", prefix):
+            keys = sorted(self._walk(self._root / folder, folder))
+        return [key for key in keys if start_after is None or key > start_after]
+
+    def delete(self, key: str) -> None:
+        path = self._path(key)
+        with self._named("delete", key), contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            path.unlink()
+            self._sync_folder(path.parent)
+
+    def remove_stale(self, prefix: str = "") -> int:
+        """Remove temp files below `prefix` whose writers are gone, and say how many.
+
+        A writer holds a lock on its temp file while it lives, so no clock is asked. Where locks do not reach
+        (some NFS mounts) a living writer may lose its temp file: it then has nothing to link and says so.
+        """
+        folder = self._root / check_prefix(prefix)
+        with self._named("clean", prefix):
+            return sum(_remove_if_stale(path) for path in folder.rglob(f"{TEMPORARY_PREFIX}*"))
+
+    def _path(self, key: str) -> Path:
+        return self._root / check_key(key)
+
+    def _write(self, path: Path, data: bytes, publish: Callable[[Path, Path], None]) -> None:
+        """Give `data` its name by `publish`, once it is on the disk; then put the name on the disk too."""
+        self._make_durable_folder(path.parent)
+        with self._temporary(path.parent) as (descriptor, temporary):
+            _write_all(descriptor, data)
+            # After a failed fsync the kernel may have dropped the pages: this file never gets its name.
+            self._fsync(descriptor)
+            publish(temporary, path)
+        self._sync_folder(path.parent)
+
+    def _link_once(self, temporary: Path, path: Path) -> None:
+        try:
+            self._link(temporary, path)
+        except FileExistsError:
+            # NFS may repeat a link whose answer was lost and then report our own name: a second link tells.
+            if temporary.stat().st_nlink != 2:
+                raise self._exists(path, path.relative_to(self._root).as_posix()) from None
+        except OSError as error:
+            if error.errno in _NO_HARD_LINKS and os.access(path.parent, os.W_OK):
+                raise StoreRefusedError(
+                    f"{self.url} is on a file system without hard links ({error.strerror}), and an atomic "
+                    f"create needs them; use another file system or an object store for checkpoint.url"
+                ) from error
+            raise
+
+    def _exists(self, path: Path, key: str) -> StoreError:
+        if path.is_dir():
+            return StoreRefusedError(f"{key} is a folder in {self.url}, it can't be an object too")
+        return ObjectExistsError(f"{key} exists in {self.url}")
+
+    @contextlib.contextmanager
+    def _temporary(self, folder: Path) -> Iterator[tuple[int, Path]]:
+        """A new file that only we know, locked while we live; its temp name is gone at the end."""
+        descriptor, path = _open_temporary(folder)
+        try:
+            yield descriptor, path
+        finally:
+            with contextlib.suppress(OSError):
+                path.unlink()
+            os.close(descriptor)
+
+    def _make_durable_folder(self, folder: Path) -> None:
+        """Make the folder and sync it into its parents.
+
+        Also when it was there already: whoever made it may have died before the sync.
+        """
+        if folder in self._durable_folders and folder.is_dir():
+            return
+        with self._lock:
+            top = next(parent for parent in self._root.parents if parent.exists())
+            folder.mkdir(parents=True, exist_ok=True)
+            while folder != top:
+                self._fsync_parent(folder)
+                self._durable_folders.add(folder)
+                folder = folder.parent
+
+    def _fsync_parent(self, folder: Path) -> None:
+        try:
+            self._fsync_folder(folder.parent)
+        except PermissionError:
+            # Above our root a folder need not be readable to us; whoever made the root there answers for it.
+            if folder != self._root:
+                raise
+
+    def _sync_folder(self, folder: Path) -> None:
+        """Put the folder's names on the disk; until that has worked, nobody is told what is in it."""
+        with self._lock:
+            self._unsure_folders.add(folder)
+        self._fsync_folder(folder)
+        with self._lock:
+            self._unsure_folders.discard(folder)
+
+    def _settle(self, folder: Path) -> None:
+        """A name that we made but could not sync must not be taken for durable because it can be read."""
+        if folder in self._unsure_folders:
+            self._sync_folder(folder)
+
+    def _fsync_folder(self, folder: Path) -> None:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            self._fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def _walk(self, folder: Path, prefix: str) -> Iterator[str]:
+        self._settle(folder)
+        try:
+            with os.scandir(folder) as entries:
+                found = [(entry.name, entry.is_dir()) for entry in entries]
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        for name, is_folder in found:
+            key = f"{prefix}/{name}" if prefix else name
+            if is_folder:
+                yield from self._walk(folder / name, key)
+            elif not name.startswith(TEMPORARY_PREFIX):
+                yield key
+
+    @contextlib.contextmanager
+    def _named(self, verb: str, key: str) -> Iterator[None]:
+        """What the operating system says, as an error of ours that says what to do."""
+        try:
+            yield
+        except OSError as error:
+            raise self._translated(
+                error, f"can't {verb} {key or 'anything'} in {self.url}: {error.strerror}"
+            ) from error
+
+    def _translated(self, error: OSError, what: str) -> StoreError:
+        if error.errno in _FULL:
+            return StoreUnavailableError(f"{what}; {self._room()}: make room, or lower checkpoint.keep")
+        if error.errno in _NO_RIGHTS:
+            return StoreRefusedError(f"{what}; the worker's user must be able to write there")
+        if error.errno in _NOT_A_PLACE:
+            return StoreRefusedError(f"{what}; checkpoint.url must be a folder that holds nothing else")
+        return StoreUnavailableError(what)
+
+    def _room(self) -> str:
+        try:
+            usage = shutil.disk_usage(self._root)
+        except OSError:
+            return "the disk is full"
+        return f"{usage.free:,} of {usage.total:,} bytes are free"
+
+
+def _open_temporary(folder: Path) -> tuple[int, Path]:
+    while True:
+        path = folder / f"{TEMPORARY_PREFIX}{secrets.token_hex(12)}"
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        # A cleaner that came between the open and the lock took the file for stale: take another name.
+        if _lock(descriptor) is not False and os.fstat(descriptor).st_nlink == 1:
+            return descriptor, path
+        os.close(descriptor)
+
+
+def _lock(descriptor: int) -> bool | None:
+    """Whether the lock is ours; None where the file system has no locks."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return None
+    return True
+
+
+def _remove_if_stale(path: Path) -> bool:
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        stale = _lock(descriptor) is True
+        if stale:
+            path.unlink(missing_ok=True)
+        return stale
+    finally:
+        os.close(descriptor)
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]

@@ -1,0 +1,229 @@
+"""Checkpoints in an object store (S3 and its kin, Google Cloud Storage, Azure Blob Storage), by obstore.
+
+A call ends within `retry_s` + `timeout_s`: obstore repeats what failed on the way or with a 5xx, with
+exponential backoff and jitter. A repeated create may meet its own first attempt and say ObjectExistsError:
+the nonce in the content settles that, one level up.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import obstore
+from obstore import exceptions
+from obstore.store import AzureStore, GCSStore, S3Store
+
+from sfd_stream.errors import (
+    ObjectExistsError,
+    ObjectMissingError,
+    SettingsError,
+    StoreError,
+    StoreRefusedError,
+    StoreUnavailableError,
+)
+from sfd_stream.storage.contract import check_key, check_prefix
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from obstore.store import ClientConfig, RetryConfig
+
+# Above this a blob goes up in parts, each with a timeout and retries of its own.
+_PART_BYTES = 16 * 1024 * 1024
+_LIST_CHUNK = 1000
+
+_STATUS = re.compile(r"status code: (\d{3})")
+_NO_SUCH_BUCKET = re.compile(r"NoSuchBucket|ContainerNotFound|bucket does not exist|ContainerBeingDeleted")
+# S3 answers 409 to a create that met another in flight, with nothing decided; obstore says "exists".
+_UNDECIDED = re.compile(r"ConditionalRequestConflict|OperationAborted")
+_WRONG_FOR_GOOD = re.compile(r"configured region|AccessDenied|URL scheme is not allowed|InvalidAccessKeyId")
+_MAY_PASS = frozenset({408, 409, 425, 429})
+_QUERY = re.compile(r"\?[^\s\"'<>]+")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How long a call may take. `timeout_s` is for one attempt, `retry_s` for beginning another."""
+
+    connect_timeout_s: float = 5.0
+    timeout_s: float = 30.0
+    retry_s: float = 30.0
+    max_retries: int = 8
+
+    def client_options(self, *, allow_http: bool) -> ClientConfig:
+        return {
+            "connect_timeout": timedelta(seconds=self.connect_timeout_s),
+            "timeout": timedelta(seconds=self.timeout_s),
+            "allow_http": allow_http,
+        }
+
+    def retry_config(self) -> RetryConfig:
+        return {
+            "max_retries": self.max_retries,
+            "retry_timeout": timedelta(seconds=self.retry_s),
+            "backoff": {
+                "init_backoff": timedelta(milliseconds=100),
+                "max_backoff": timedelta(seconds=5),
+                "base": 2,
+            },
+        }
+
+
+class ObjectStore:
+    """`remote` is obstore's store for the bucket and prefix; `url` names it without credentials."""
+
+    def __init__(self, remote: S3Store | GCSStore | AzureStore, url: str) -> None:
+        self._remote = remote
+        self._url = url
+
+    def __repr__(self) -> str:
+        return f"ObjectStore({self.url!r})"
+
+    @property
+    def url(self) -> str:
+        return self._url
+
+    def create_if_absent(self, key: str, data: bytes) -> None:
+        with self._named("create", check_key(key)):
+            obstore.put(self._remote, key, data, mode="create")
+
+    def put(self, key: str, data: bytes) -> None:
+        with self._named("write", check_key(key)):
+            in_parts = len(data) > _PART_BYTES
+            obstore.put(self._remote, key, data, use_multipart=in_parts, chunk_size=_PART_BYTES)
+
+    def get(self, key: str) -> bytes:
+        with self._named("read", check_key(key)):
+            return bytes(obstore.get(self._remote, key).bytes())
+
+    def list(self, prefix: str, *, start_after: str | None = None) -> list[str]:
+        folder = check_prefix(prefix)
+        with self._named("list", folder):
+            pages = obstore.list(self._remote, folder or None, offset=start_after, chunk_size=_LIST_CHUNK)
+            keys = sorted(found["path"] for page in pages for found in page)
+        return [key for key in keys if start_after is None or key > start_after]
+
+    def delete(self, key: str) -> None:
+        # Some stores say so when there is nothing to delete; it is what we wanted.
+        with contextlib.suppress(ObjectMissingError), self._named("delete", check_key(key)):
+            obstore.delete(self._remote, key)
+
+    @contextlib.contextmanager
+    def _named(self, verb: str, key: str) -> Iterator[None]:
+        try:
+            yield
+        # What obstore raises without a name of its own are built-ins: not found, not implemented, bad values.
+        except (exceptions.BaseError, OSError, NotImplementedError, ValueError) as error:
+            # Not chained: the original's text holds request URLs, which may carry a signature.
+            raise _translated(error, f"can't {verb} {key or 'anything'} in {self.url}", verb) from None
+
+
+def open_s3(bucket: str, prefix: str, url: str, options: Mapping[str, str]) -> ObjectStore:
+    # One request for one delete: S3's bulk delete is missing in many of its kin.
+    config, client, retry = _split({"disable_bulk_delete": "true"} | dict(options))
+    with _settings(url):
+        remote = S3Store(
+            bucket, prefix=prefix or None, config=config, client_options=client, retry_config=retry
+        )
+    return ObjectStore(remote, url)
+
+
+def open_gcs(bucket: str, prefix: str, url: str, options: Mapping[str, str]) -> ObjectStore:
+    config, client, retry = _split(options)
+    with _settings(url):
+        remote = GCSStore(
+            bucket, prefix=prefix or None, config=config, client_options=client, retry_config=retry
+        )
+    return ObjectStore(remote, url)
+
+
+def open_azure(container: str, prefix: str, url: str, options: Mapping[str, str]) -> ObjectStore:
+    config, client, retry = _split(options)
+    with _settings(url):
+        remote = AzureStore(
+            container, prefix=prefix or None, config=config, client_options=client, retry_config=retry
+        )
+    return ObjectStore(remote, url)
+
+
+def _split(options: Mapping[str, str]) -> tuple[Any, ClientConfig, RetryConfig]:
+    """Our own options apart from those that obstore's store of that kind knows."""
+    rest = dict(options)
+    allow_http = rest.pop("allow_http", "false").lower()
+    if allow_http not in {"true", "false"}:
+        raise SettingsError(f"the store option allow_http must be true or false, not {allow_http!r}")
+    limits = Limits(
+        connect_timeout_s=_positive(rest, "connect_timeout_s", Limits.connect_timeout_s),
+        timeout_s=_positive(rest, "timeout_s", Limits.timeout_s),
+        retry_s=_positive(rest, "retry_s", Limits.retry_s),
+        max_retries=int(_positive(rest, "max_retries", Limits.max_retries)),
+    )
+    return rest, limits.client_options(allow_http=allow_http == "true"), limits.retry_config()
+
+
+def _positive(options: dict[str, str], name: str, default: float) -> float:
+    text = options.pop(name, None)
+    try:
+        value = default if text is None else float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < 86_400:
+        raise SettingsError(f"the store option {name} must be a number between 0 and 86400, not {text!r}")
+    return value
+
+
+@contextlib.contextmanager
+def _settings(url: str) -> Iterator[None]:
+    try:
+        yield
+    except exceptions.UnknownConfigurationKeyError as error:
+        raise SettingsError(
+            f"{url}: {_first_line(error)}; see the store options in the documentation"
+        ) from None
+    except (exceptions.BaseError, ValueError, TypeError, OSError) as error:
+        raise SettingsError(f"{url} can't be opened: {_first_line(error)}") from None
+
+
+def _translated(error: Exception, what: str, verb: str) -> StoreError:
+    said = str(error)
+    message = f"{what}: {_first_line(error)}"
+    if isinstance(error, exceptions.AlreadyExistsError):
+        return StoreUnavailableError(message) if _UNDECIDED.search(said) else ObjectExistsError(message)
+    if _NO_SUCH_BUCKET.search(said):
+        return StoreRefusedError(f"{message}; make the bucket, or correct checkpoint.url")
+    if isinstance(error, FileNotFoundError):
+        return _not_found(message, verb)
+    if _is_final(error, said):
+        return StoreRefusedError(
+            f"{message}; check the credentials, their rights (read, write, list, delete), the region"
+        )
+    return StoreUnavailableError(message)
+
+
+def _not_found(message: str, verb: str) -> StoreError:
+    if verb in {"read", "delete"}:
+        return ObjectMissingError(message)
+    return StoreRefusedError(f"{message}; make the bucket, or correct checkpoint.url")
+
+
+def _is_final(error: Exception, said: str) -> bool:
+    if isinstance(error, exceptions.PermissionDeniedError | exceptions.UnauthenticatedError):
+        return True
+    if isinstance(error, exceptions.NotSupportedError | NotImplementedError | ValueError):
+        return True
+    status = _STATUS.search(said)
+    if status is None:
+        return _WRONG_FOR_GOOD.search(said) is not None
+    code = int(status.group(1))
+    return code == 501 or (300 <= code < 500 and code not in _MAY_PASS and "RequestTimeout" not in said)
+
+
+def _first_line(error: Exception) -> str:
+    """What the library says without its debug dump, markup and request signatures."""
+    text = str(error).split("\n\nDebug source", 1)[0]
+    text = re.sub(r"<RequestId>.*?</RequestId>|<HostId>.*?</HostId>|<\?xml[^>]*>", " ", text)
+    return " ".join(re.sub(r"<[^>]*>", " ", _QUERY.sub("", text)).split())[:500]

@@ -1,0 +1,111 @@
+"""From `checkpoint.url` to a store; a wrong URL ends in a sentence that says how to write it.
+
+    file:///var/lib/sfd          a folder
+    s3://bucket/prefix           S3 and its kin        endpoint, region, access_key_id, secret_access_key, ...
+    gs://bucket/prefix           Google Cloud Storage  service_account, application_credentials, ...
+    az://container/prefix        Azure Blob Storage    account_name, account_key, ...
+    memory://name                this process only
+
+Options are those of obstore's S3Store, GCSStore and AzureStore by the same names (as well
+`virtual_hosted_style_request`), and for all three `allow_http`, `connect_timeout_s`, `timeout_s`, `retry_s`,
+`max_retries`. What is not given comes from the usual environment (AWS_*, GOOGLE_*, AZURE_*) and from the
+machine's or pod's own identity.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+from urllib.parse import SplitResult, unquote, urlsplit
+
+from sfd_stream.errors import SettingsError, StoreRefusedError
+from sfd_stream.storage.contract import Store, check_prefix
+from sfd_stream.storage.disk import DiskStore
+from sfd_stream.storage.memory import shared_memory_store
+from sfd_stream.storage.objects import open_azure, open_gcs, open_s3
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+_OBJECT_STORES = {"s3": open_s3, "gs": open_gcs, "az": open_azure}
+_NO_OPTIONS: Mapping[str, str] = MappingProxyType({})
+_KNOWN = "file:///folder, s3://bucket/prefix, gs://bucket/prefix, az://container/prefix"
+
+
+def open_store(url: str, options: Mapping[str, str] = _NO_OPTIONS) -> Store:
+    """The store at `url`. Nothing is reached yet: a wrong password shows at the first call."""
+    parts = _split(url)
+    if parts.scheme in _OBJECT_STORES:
+        return _open_objects(parts, options, _OBJECT_STORES[parts.scheme])
+    if options:
+        raise SettingsError(
+            f"{parts.scheme}:// takes no store options, but {', '.join(sorted(options))} is set"
+        )
+    if parts.scheme == "file":
+        return DiskStore(_folder(url, parts))
+    return shared_memory_store(_memory_name(parts))
+
+
+def _split(url: str) -> SplitResult:
+    """The URL's parts; nothing of a URL that may hold a secret is repeated in a message."""
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:
+        raise SettingsError(f"checkpoint.url is no URL ({error}); write one of {_KNOWN}") from None
+    if not parts.scheme:
+        raise SettingsError(
+            f"checkpoint.url {url!r} has no scheme; write {Path(url).absolute().as_uri()!r} for that folder"
+        )
+    if parts.scheme not in {*_OBJECT_STORES, "file", "memory"}:
+        raise SettingsError(
+            f"checkpoint.url has the scheme {parts.scheme!r}, which is none of ours; write one of {_KNOWN}"
+        )
+    if "@" in parts.netloc:
+        raise SettingsError(
+            "checkpoint.url holds credentials; take them out and give them as store options or environment"
+        )
+    if parts.query or parts.fragment:
+        raise SettingsError(
+            "checkpoint.url has a part after ? or #; give it as a store option, or write %3F and %23"
+        )
+    return parts
+
+
+def _folder(url: str, parts: SplitResult) -> Path:
+    if parts.netloc not in {"", "localhost"}:
+        below = f"{parts.netloc}{parts.path}"
+        raise SettingsError(
+            f"checkpoint.url {url!r} names a machine, {parts.netloc!r}, not a folder; write "
+            f"{f'file:///{below}'!r}, or {Path(below).absolute().as_uri()!r} for the folder below this one"
+        )
+    path = Path(unquote(parts.path))
+    if not path.is_absolute() or path == Path("/"):
+        raise SettingsError(
+            f"checkpoint.url {url!r} names no folder; write it in full, as in 'file:///var/lib/sfd-stream'"
+        )
+    if ".." in path.parts or "\0" in str(path):
+        raise SettingsError(f"checkpoint.url {url!r} must be a plain path, without '..'")
+    return path
+
+
+def _open_objects(
+    parts: SplitResult,
+    options: Mapping[str, str],
+    opener: Callable[[str, str, str, Mapping[str, str]], Store],
+) -> Store:
+    scheme, bucket = parts.scheme, parts.netloc
+    if not bucket:
+        raise SettingsError(f"checkpoint.url names no bucket; write '{scheme}://bucket/prefix'")
+    try:
+        prefix = check_prefix(parts.path.removeprefix("/"))
+    except StoreRefusedError as error:
+        raise SettingsError(f"checkpoint.url has a prefix that is not safe on every store: {error}") from None
+    return opener(bucket, prefix, f"{scheme}://{bucket}/{prefix}".rstrip("/"), options)
+
+
+def _memory_name(parts: SplitResult) -> str:
+    name = f"{parts.netloc}{parts.path}"
+    if not name:
+        raise SettingsError("checkpoint.url 'memory://' has no name; write 'memory://some-name'")
+    return name

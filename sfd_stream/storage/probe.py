@@ -1,0 +1,63 @@
+"""Does this store keep the contract? Some servers take a conditional create and overwrite all the same, and
+some only do so when two come at once, which a single try does not show: so writers race here.
+"""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from sfd_stream.errors import ObjectExistsError, ObjectMissingError, StoreRefusedError, StoreUnavailableError
+
+if TYPE_CHECKING:
+    from sfd_stream.storage.contract import Store
+
+
+def probe_store(store: Store, nonce: str, *, writers: int = 8) -> None:
+    """Try each promise on a key of its own, `probe/{nonce}`, and leave nothing behind.
+
+    Raises StoreRefusedError for a promise not kept, and whatever the store itself raises.
+    """
+    key = f"probe/{nonce}"
+    try:
+        winner = _race(store, key, [f"{nonce}-{at}".encode() for at in range(writers)])
+        _demand(store.get(key) == winner, store, "does not read back what was written")
+        _demand(key in store.list("probe"), store, "does not list what was written")
+        _demand(key not in store.list("probe", start_after=key), store, "lists keys before start_after")
+    finally:
+        store.delete(key)
+    _demand(_is_gone(store, key), store, "still reads what was deleted")
+    _demand(key not in store.list("probe"), store, "still lists what was deleted")
+
+
+def _race(store: Store, key: str, contents: list[bytes]) -> bytes:
+    """The content of the one writer that created the key, of all that tried at the same moment."""
+    start = threading.Barrier(len(contents))
+
+    def create(data: bytes) -> bool:
+        start.wait()
+        try:
+            store.create_if_absent(key, data)
+        except (ObjectExistsError, StoreUnavailableError):
+            # Without a clear yes the content decides: the answer to one's own write may have been lost.
+            return store.get(key) == data
+        return True
+
+    with ThreadPoolExecutor(len(contents)) as pool:
+        won = list(pool.map(create, contents))
+    _demand(sum(won) == 1, store, f"let {sum(won)} of {len(won)} racing writers create one object")
+    return contents[won.index(True)]
+
+
+def _is_gone(store: Store, key: str) -> bool:
+    try:
+        store.get(key)
+    except ObjectMissingError:
+        return True
+    return False
+
+
+def _demand(kept: bool, store: Store, otherwise: str) -> None:
+    if not kept:
+        raise StoreRefusedError(f"{store.url} {otherwise}; checkpoints are not safe on it: use another store")
