@@ -1,4 +1,4 @@
-"""`sfd-stream config check|show|schema`: are the settings right, which hold and from where, what may be set."""
+"""`sfd-stream config check|show|schema`: are the settings right, which hold and from where, what there is."""
 
 # Annotations are evaluated: typer reads them.
 from typing import Annotated

@@ -1,7 +1,7 @@
 """Options that commands share, and what they lead to. A command takes them like this:
 
-    def run(config: ConfigOption = None, overrides: SetOption = None, as_json: JsonOption = False) -> None:
-        effective = settings_from(config, overrides)
+def run(config: ConfigOption = None, overrides: SetOption = None, as_json: JsonOption = False) -> None:
+    effective = settings_from(config, overrides)
 """
 
 # Annotations are evaluated: typer reads them.

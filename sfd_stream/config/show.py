@@ -1,4 +1,4 @@
-"""Settings for people and tools: the effective ones with their origins, the annotated example, the JSON schema.
+"""Settings for people and tools: the effective ones with origins, the annotated example, the JSON schema.
 
 The example is generated, so it cannot say anything else than the model; a test tells when the file is stale.
 """
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
 
 _HEAD: Final = """\
-# Every setting, its default and a sentence. Made by "sfd-stream config schema --example"; a test says when it is stale.
+# Every setting, its default and a sentence, as "sfd-stream config schema --example" prints it.
 # Only what has no default must be given: it is marked "required" and has an example here.
 # The environment overrides this file (SFD_SKETCH__ELL=100, SFD_KAFKA__BOOTSTRAP_SERVERS=host:9092), and
 # --set sketch.ell=100 overrides both. Sizes may be written as 1048576, 512MiB or 10MB; times are in seconds.
@@ -62,7 +62,9 @@ def example() -> str:
 
 
 def _comment(text: str) -> list[str]:
-    return textwrap.wrap(text, _WIDTH, initial_indent="  # ", subsequent_indent="  # ", break_on_hyphens=False)
+    return textwrap.wrap(
+        text, _WIDTH, initial_indent="  # ", subsequent_indent="  # ", break_on_hyphens=False
+    )
 
 
 def _required(field: FieldInfo) -> str:
