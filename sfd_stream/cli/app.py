@@ -1,6 +1,7 @@
 """The commands, gathered: a new one is a file with one function, and one line in `_register`."""
 
 # Annotations are evaluated: typer reads them.
+import sys
 from typing import Annotated
 
 import typer
@@ -24,15 +25,22 @@ def run(arguments: list[str]) -> int:
     """Parse the arguments and run the command; what goes wrong in it is raised."""
     command = typer.main.get_command(_app())
     try:
-        code = command.main(args=arguments, prog_name="sfd-stream", standalone_mode=False)
+        code = command.main(args=arguments or ["--help"], prog_name="sfd-stream", standalone_mode=False)
     except typer.Exit as done:
         return done.exit_code
     except typer.Abort:
         raise KeyboardInterrupt from None
     except typer.TyperException as error:
-        error.show()
+        _say_misuse(error)
         return error.exit_code
     return code if isinstance(code, int) else 0
+
+
+def _say_misuse(error: typer.TyperException) -> None:
+    """One sentence, and where to read on."""
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context else "sfd-stream"
+    sys.stderr.write(f'error: {error.format_message().rstrip(".")}; see "{command} --help"\n')
 
 
 def _app() -> typer.Typer:
@@ -40,7 +48,6 @@ def _app() -> typer.Typer:
         name="sfd-stream",
         help="A live, certified low-rank sketch of a Kafka topic of sparse rows.",
         epilog=_EPILOG,
-        no_args_is_help=True,
         rich_markup_mode="rich",
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},

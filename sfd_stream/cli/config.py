@@ -17,7 +17,7 @@ Example: [bold]sfd-stream config show --config config/local.yaml --set sketch.el
 
 
 def app() -> typer.Typer:
-    group = typer.Typer(help=_HELP, no_args_is_help=True, rich_markup_mode="rich")
+    group = typer.Typer(help=_HELP, rich_markup_mode="rich")
     group.command("check")(check)
     group.command("show")(show)
     group.command("schema")(schema)

@@ -1,7 +1,7 @@
 """Rows from files that people have: npz, MatrixMarket, svmlight, CSV triples, lines of text.
 
-A matrix comes as CSR blocks, canonical and finite, in the file's order of rows; text as bags of words. What is
-wrong with a file is said with its name and, where there is one, the line.
+A matrix comes as CSR blocks, canonical and finite, in the file's order of rows; text as bags of words. What
+is wrong with a file is said with its name and, where there is one, the line.
 """
 
 from __future__ import annotations
