@@ -41,9 +41,9 @@ class _Seen:
 class FloodLimit:
     """Lets `most` lines of the same event pass in `interval_s`, and counts the others.
 
-    The count is told by the first such line of a later interval (`held_back=...`), or by `drain` if none comes.
-    The same event means the same level and text; what is bound or formatted into it does not matter. Debug lines
-    are not limited: who asks for them wants them all.
+    The count is told by the first such line of a later interval (`held_back=...`), or by `drain`. The same
+    event means the same level and text; what is bound or formatted into it does not matter. Debug lines are not
+    limited: who asks for them wants them all.
     """
 
     def __init__(self, *, most: int, interval_s: float, clock: Callable[[], float]) -> None:
@@ -106,7 +106,7 @@ class Redaction:
 
 @dataclass(frozen=True, slots=True)
 class Logs:
-    """The log as it was set up. `flush`, once a minute and at the end, tells what the flood limit holds back."""
+    """The log as set up. `flush`, once a minute and at the end, tells what the flood limit holds back."""
 
     flood: FloodLimit
 

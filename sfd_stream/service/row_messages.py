@@ -20,10 +20,11 @@ def matrix_messages(blocks: Iterable[Any], *, form: Format, rows_per_message: in
     """One message a row (list, packed) or one for each `rows_per_message` rows (blocks)."""
     if form == "blocks":
         for matrix in _regrouped(blocks, rows_per_message):
-            yield from _block_messages(_narrowed(matrix), rows_per_message)
+            values = encode_rows(_narrowed(matrix), packed=True, rows_per_message=rows_per_message)
+            yield from _counted(values, matrix, rows_per_message)
     else:
         for matrix in blocks:
-            yield from _single_messages(_narrowed(matrix), packed=form == "packed")
+            yield from _counted(encode_rows(_narrowed(matrix), packed=form == "packed"), matrix, 1)
 
 
 def bag_messages(bags: Iterable[Mapping[str, int]]) -> Iterator[RowMessage]:
@@ -34,20 +35,11 @@ def bag_messages(bags: Iterable[Mapping[str, int]]) -> Iterator[RowMessage]:
         yield RowMessage(value, 1, len(counts), float(sum(count * count for count in counts)))
 
 
-def _single_messages(matrix: Any, *, packed: bool) -> Iterator[RowMessage]:
+def _counted(values: Iterable[bytes], matrix: Any, step: int) -> Iterator[RowMessage]:
+    """Each message with the counts of the `step` rows that are in it."""
     squares = _row_squares(matrix)
-    for row, square in enumerate(squares):
-        low, high = matrix.indptr[row], matrix.indptr[row + 1]
-        value = encode_row(matrix.indices[low:high], matrix.data[low:high], packed=packed)
-        yield RowMessage(value, 1, int(high - low), float(square))
-
-
-def _block_messages(matrix: Any, rows_per_message: int) -> Iterator[RowMessage]:
-    squares = _row_squares(matrix)
-    values = encode_rows(matrix, packed=True, rows_per_message=rows_per_message)
-    for number, value in enumerate(values):
-        start = number * rows_per_message
-        stop = min(start + rows_per_message, matrix.shape[0])
+    for value, start in zip(values, range(0, matrix.shape[0], step), strict=True):
+        stop = min(start + step, matrix.shape[0])
         nnz = int(matrix.indptr[stop] - matrix.indptr[start])
         yield RowMessage(value, stop - start, nnz, float(squares[start:stop].sum()))
 
@@ -81,6 +73,4 @@ def _narrowed(matrix: Any) -> Any:
 
 def _row_squares(matrix: Any) -> Any:
     """The squared norm of each row."""
-    wide = matrix.astype(np.float64)
-    wide.data **= 2
-    return wide.sum(axis=1)
+    return matrix.power(2).sum(axis=1)
