@@ -29,7 +29,13 @@ class SfdError(Exception):
 
 
 class SettingsError(SfdError):
+    """`problems` has one line for each setting that is wrong, so that all can be mended at once."""
+
     exit_code = 2
+
+    def __init__(self, message: str, *, problems: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.problems = problems or (message,)
 
 
 class RowDecodeError(SfdError, ValueError):

@@ -1,4 +1,4 @@
-"""The paper's synthetic rows: exactly z entries of +1 or -1 each, nine of ten of them in the first 1.5 z columns.
+"""The paper's synthetic rows: exactly z entries of +1 or -1 each, nine of ten in the first 1.5 z columns.
 
 The same seed gives the same rows, and the first rows do not depend on how many are asked for.
 """
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 HEAD_PROBABILITY: Final = 0.9
 # Rows are drawn in blocks of this size, each from a random stream of its own.
 _BLOCK_ROWS: Final = 4096
-# Below this share of a set's columns, drawing again where two fall together is cheaper than ordering all columns.
+# Below this share of a set's columns, drawing again where two fall together is cheaper than ordering all.
 _SPARSE_SHARE: Final = 0.25
 
 
 def paper_synthetic(n: int, d: int, z: int, seed: int = 0) -> Any:
     """The n x d matrix of the paper's experiments (its default is n = 10,000, d = 1,000, z = 100) as CSR.
 
-    Each non-zero chooses the head (the first 1.5 z columns) with probability 0.9, else the tail, and then a free
-    column there, uniformly; where the chosen set is full it takes the other. Needs 0 <= z <= d.
+    Each non-zero chooses the head (the first 1.5 z columns) with probability 0.9, else the tail, and then a
+    free column there, uniformly; where the chosen set is full it takes the other. Needs 0 <= z <= d.
     """
     blocks = list(paper_synthetic_blocks(n, d, z, seed))
     if not blocks:
@@ -54,12 +54,12 @@ def _block(d: int, z: int, rng: np.random.Generator) -> tuple[Index, Float]:
     tail = np.repeat(np.tile([False, True], _BLOCK_ROWS), np.stack([in_head, in_tail], axis=1).ravel())
     indices[~tail] = _subsets(in_head, head, rng)
     indices[tail] = _subsets(in_tail, d - head, rng) + head
-    values = 2.0 * rng.integers(0, 2, size=len(indices)) - 1.0
+    values = 2.0 * rng.integers(0, 2, size=len(indices)).astype(np.float64) - 1.0
     return indices, values
 
 
 def _subsets(counts: Int, size: int, rng: np.random.Generator) -> Int:
-    """For each count a uniformly random subset of range(size) with that many members, ascending, one after another."""
+    """For each count a uniformly random subset of range(size) with that many members, ascending."""
     most = int(counts.max(initial=0))
     if most == 0:
         return np.empty(0, dtype=np.int64)
@@ -67,7 +67,7 @@ def _subsets(counts: Int, size: int, rng: np.random.Generator) -> Int:
 
 
 def _by_ordering(counts: Int, size: int, rng: np.random.Generator) -> Int:
-    """Give every column a random rank and take the first ones; the column in the low bits keeps ranks distinct."""
+    """Rank all columns at random and take the first ones; the column in the low bits keeps ranks distinct."""
     bits = int(size).bit_length()
     ranks = rng.integers(0, 2**62, size=(len(counts), size)) >> bits << bits
     ranks |= np.arange(size)

@@ -1,0 +1,78 @@
+"""The commands, gathered: a new one is a file with one function, and one line in `_register`."""
+
+# Annotations are evaluated: typer reads them.
+import sys
+from typing import Annotated
+
+import typer
+
+from sfd_stream import __version__
+from sfd_stream.cli import config, produce
+
+_EPILOG = """\
+[bold]Exit codes[/bold]: 0 done · 1 unexpected · 2 wrong settings or flags · 3 refuses the state it found ·
+4 too many bad messages · 5 the broker or the store refused for good · 130, 143 ended by a second signal.
+
+[bold]Settings[/bold] come from defaults, then --config FILE, then SFD_SECTION__KEY in the environment, then
+--set section.key=value. "sfd-stream config show" says which holds and where it came from.
+"""
+
+DATA = "Data"
+SETTINGS = "Settings"
+
+
+def run(arguments: list[str]) -> int:
+    """Parse the arguments and run the command; what goes wrong in it is raised."""
+    command = typer.main.get_command(_app())
+    try:
+        code = command.main(args=arguments or ["--help"], prog_name="sfd-stream", standalone_mode=False)
+    except typer.Exit as done:
+        return done.exit_code
+    except typer.Abort:
+        raise KeyboardInterrupt from None
+    except typer.TyperException as error:
+        _say_misuse(error)
+        return error.exit_code
+    return code if isinstance(code, int) else 0
+
+
+def _say_misuse(error: typer.TyperException) -> None:
+    """One sentence, and where to read on."""
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context else "sfd-stream"
+    sys.stderr.write(f'error: {error.format_message().rstrip(".")}; see "{command} --help"\n')
+
+
+def _app() -> typer.Typer:
+    app = typer.Typer(
+        name="sfd-stream",
+        help="A live, certified low-rank sketch of a Kafka topic of sparse rows.",
+        epilog=_EPILOG,
+        rich_markup_mode="rich",
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_root)
+    _register(app)
+    return app
+
+
+def _register(app: typer.Typer) -> None:
+    app.command("produce", rich_help_panel=DATA)(produce.produce)
+    app.add_typer(config.app(), name="config", rich_help_panel=SETTINGS)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"sfd-stream {__version__}")
+        raise typer.Exit
+
+
+def _root(
+    *,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show a traceback when something fails.")] = False,
+) -> None:
+    """A live, certified low-rank sketch of a Kafka topic of sparse rows."""

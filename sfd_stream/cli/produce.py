@@ -1,0 +1,216 @@
+"""`sfd-stream produce`: fill a topic with rows from a file or from the paper's generator."""
+
+# Annotations are evaluated: typer reads them.
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import typer
+
+from sfd_stream.cli.options import ConfigOption, JsonOption, SetOption
+from sfd_stream.cli.output import print_json, print_table
+from sfd_stream.errors import SettingsError
+
+if TYPE_CHECKING:
+    from sfd_stream.service.filler import RowMessage
+
+_QUEUE_KBYTES = 65_536
+_PLAIN_EVERY_S = 5.0
+
+
+class Form(StrEnum):
+    LIST = "list"
+    PACKED = "packed"
+    BLOCKS = "blocks"
+
+
+class Keys(StrEnum):
+    ROUND_ROBIN = "round-robin"
+    HASH = "hash"
+
+
+class Kind(StrEnum):
+    NPZ = "npz"
+    MTX = "mtx"
+    SVMLIGHT = "svmlight"
+    CSV = "csv"
+    TEXT = "text"
+
+
+def produce(
+    file: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="FILE",
+            help="Rows: .npz (scipy CSR), .mtx (MatrixMarket), .svm (svmlight, indices from 1), .csv"
+            " (row,column,value) or .txt (a line a row, its words as features for hashed columns).",
+        ),
+    ] = None,
+    *,
+    synthetic: Annotated[
+        str | None,
+        typer.Option(metavar="N,D,Z", help="N rows of the paper's generator: Z of D columns each."),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="The generator's seed.")] = 0,
+    kind: Annotated[
+        Kind | None, typer.Option("--as", help="What FILE is, when its name does not say.")
+    ] = None,
+    topic: Annotated[str | None, typer.Option(help="The topic to fill.", show_default="input.topic")] = None,
+    broker: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="Short for --set kafka.bootstrap.servers=HOST:PORT."),
+    ] = None,
+    form: Annotated[
+        Form | None,
+        typer.Option("--format", help="How rows are written.", show_default="packed; list for text"),
+    ] = None,
+    rows_per_message: Annotated[int, typer.Option(min=1, help="Rows in a message, for blocks.")] = 100,
+    rate: Annotated[float | None, typer.Option(min=0.001, help="At most this many rows a second.")] = None,
+    partitions: Annotated[
+        int | None, typer.Option(min=1, help="Make the topic with this many, if it is not there.")
+    ] = None,
+    keys: Annotated[
+        Keys, typer.Option(help="Spread messages in turn, or by a hash of their number.")
+    ] = Keys.ROUND_ROBIN,
+    config: ConfigOption = None,
+    overrides: SetOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Fill a topic with rows; every message is confirmed by the broker, or the command fails.
+
+    Example: [bold]sfd-stream produce --synthetic 10000,1000,100 --topic rows --broker localhost:9092[/bold]
+    """
+    messages, total = _messages(file, synthetic, seed, kind, form=form, rows_per_message=rows_per_message)
+    properties, topic = _target(config, overrides, broker, topic)
+    started = time.monotonic()
+    summary = _fill(properties, topic, partitions, messages, total, keys=keys.value, rate=rate)
+    seconds = time.monotonic() - started
+    summary["total"]["seconds"] = round(seconds, 3)
+    if as_json:
+        print_json(summary)
+        return
+    names = ("rows", "nnz", "messages", "bytes", "squared_frobenius")
+    lines = [(number, *(counts[name] for name in names)) for number, counts in summary["partitions"].items()]
+    lines.append(("total", *(summary["total"][name] for name in names)))
+    print_table(("partition", *names), lines)
+
+
+def _messages(
+    file: Path | None,
+    synthetic: str | None,
+    seed: int,
+    kind: Kind | None,
+    *,
+    form: Form | None,
+    rows_per_message: int,
+) -> tuple["Iterator[RowMessage]", int | None]:
+    """What to send, and how many rows that is where it is known."""
+    from sfd_stream.service import matrices, row_messages
+    from sfd_stream.sketch.synthetic import paper_synthetic_blocks
+
+    if (file is None) == (synthetic is None):
+        raise SettingsError("give either a FILE or --synthetic N,D,Z")
+    if file is None:
+        n, d, z = _shape(cast("str", synthetic))
+        blocks, total = paper_synthetic_blocks(n, d, z, seed), n
+    else:
+        what = kind.value if kind else matrices.kind_of(file)
+        if what == Kind.TEXT:
+            if form not in (None, Form.LIST):
+                raise SettingsError(f"words are text, which {form.value} can't hold; leave out --format")
+            return row_messages.bag_messages(matrices.read_bags(file)), None
+        blocks, total = matrices.read_matrix(file, what), None
+    form = form or Form.PACKED
+    return row_messages.matrix_messages(blocks, form=form.value, rows_per_message=rows_per_message), total
+
+
+def _shape(text: str) -> tuple[int, int, int]:
+    try:
+        n, d, z = (int(part) for part in text.split(","))
+    except ValueError:
+        raise SettingsError("--synthetic takes three whole numbers, like 10000,1000,100") from None
+    if n < 0 or d < 1 or not 0 <= z <= d:
+        raise SettingsError("--synthetic N,D,Z needs N >= 0, D >= 1 and 0 <= Z <= D")
+    return n, d, z
+
+
+def _target(
+    config: Path | None, overrides: list[str] | None, broker: str | None, topic: str | None
+) -> tuple[dict[str, Any], str]:
+    from sfd_stream.config import load_kafka
+    from sfd_stream.config.values import check_topic
+
+    short = [f"kafka.bootstrap.servers={broker}"] if broker else []
+    properties, configured = load_kafka(config, environ=os.environ, overrides=[*(overrides or ()), *short])
+    if not properties.get("bootstrap.servers"):
+        raise SettingsError(
+            "which broker? Give --broker HOST:PORT, --config FILE or SFD_KAFKA__BOOTSTRAP_SERVERS"
+        )
+    name = topic or configured
+    if name is None:
+        raise SettingsError("which topic? Give --topic NAME, or --config FILE with input.topic")
+    try:
+        return dict(properties), check_topic(name)
+    except ValueError as error:
+        raise SettingsError(f"the topic {error}") from None
+
+
+def _fill(
+    properties: dict[str, Any],
+    topic: str,
+    partitions: int | None,
+    messages: "Iterator[RowMessage]",
+    total: int | None,
+    *,
+    keys: Any,
+    rate: float | None,
+) -> dict[str, Any]:
+    import logging
+
+    from confluent_kafka import Producer
+    from confluent_kafka.admin import AdminClient
+
+    from sfd_stream.config import librdkafka
+    from sfd_stream.service.filler import Filler
+    from sfd_stream.service.topics import ensure_topic
+
+    logger = logging.getLogger("librdkafka")
+    admin = AdminClient(librdkafka.for_admin(properties), logger=logger)
+    found = ensure_topic(admin, topic, partitions, sleep=time.sleep)
+    tuned = {
+        "linger.ms": 20,
+        "queue.buffering.max.kbytes": _QUEUE_KBYTES,
+        **librdkafka.for_producer(properties),
+    }
+    producer = Producer({**tuned, "enable.idempotence": True}, logger=logger)
+    filler = Filler(producer, topic, found, keys=keys, rate=rate, clock=time.monotonic)
+    with _progress(topic, total) as progress:
+        filler.fill(messages, progress)
+    return filler.summary()
+
+
+@contextmanager
+def _progress(topic: str, total: int | None) -> Iterator[Callable[[int], None]]:
+    """A bar on a terminal, a plain line every few seconds otherwise; both on standard error."""
+    if sys.stderr.isatty():
+        from rich.console import Console
+        from rich.progress import Progress
+
+        with Progress(console=Console(stderr=True), transient=True) as bar:
+            task = bar.add_task(f"rows to {topic}", total=total)
+            yield lambda rows: bar.update(task, completed=rows)
+    else:
+        said = time.monotonic()
+
+        def say(rows: int) -> None:
+            nonlocal said
+            if time.monotonic() - said >= _PLAIN_EVERY_S:
+                said = time.monotonic()
+                sys.stderr.write(f"{rows:,} rows to {topic}\n")
+
+        yield say

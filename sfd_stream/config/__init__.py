@@ -1,0 +1,34 @@
+"""The settings of a worker: one frozen, validated tree from defaults, a YAML file, the environment and flags.
+
+effective = load(Path("config/local.yaml"), environ=os.environ, overrides=["sketch.ell=100"])
+effective.settings.sketch.ell        # 100
+effective.origin("sketch.ell")       # "--set"
+"""
+
+from sfd_stream.config.load import Effective, load, load_kafka
+from sfd_stream.config.model import (
+    CheckpointSettings,
+    DeadLetterSettings,
+    HttpSettings,
+    InputSettings,
+    LogSettings,
+    Settings,
+    SketchSettings,
+    SnapshotSettings,
+    WorkerSettings,
+)
+
+__all__ = [
+    "CheckpointSettings",
+    "DeadLetterSettings",
+    "Effective",
+    "HttpSettings",
+    "InputSettings",
+    "LogSettings",
+    "Settings",
+    "SketchSettings",
+    "SnapshotSettings",
+    "WorkerSettings",
+    "load",
+    "load_kafka",
+]

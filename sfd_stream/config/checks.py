@@ -1,0 +1,113 @@
+"""What settings must be to each other. Each check names the keys it is about."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from sfd_stream.config import librdkafka
+from sfd_stream.config.values import show_size
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sfd_stream.config.model import Settings
+
+# librdkafka's defaults, where they bear on ours.
+_MESSAGE_MAX_BYTES: Final = 1_000_000
+_MAX_POLL_INTERVAL_MS: Final = 300_000
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """The first key is the one to mend."""
+
+    keys: tuple[str, ...]
+    text: str
+
+
+def problems(settings: Settings) -> Iterator[Problem]:
+    """All that is wrong between settings that are right one by one."""
+    for check in (_kafka, _columns, _topics, _snapshots, _limits):
+        yield from check(settings)
+
+
+def _kafka(settings: Settings) -> Iterator[Problem]:
+    for name, why in (
+        ("bootstrap.servers", "is required: the brokers, as host:port, separated by commas"),
+        ("group.id", "is required: the consumer group, which is also part of each checkpoint's address"),
+    ):
+        if not str(settings.kafka.get(name, "")).strip():
+            yield Problem((f"kafka.{name}",), why)
+    for name, text in librdkafka.problems(settings.kafka):
+        yield Problem((f"kafka.{name}",), text)
+
+
+def _columns(settings: Settings) -> Iterator[Problem]:
+    columns, d, ell = settings.input.columns, settings.sketch.d, settings.sketch.ell
+    if columns == "growing":
+        if d is not None and d > settings.input.d_max:
+            yield Problem(
+                ("sketch.d", "input.d_max"), f"must be at most input.d_max, which is {settings.input.d_max}"
+            )
+    elif d is None:
+        yield Problem(("sketch.d", "input.columns"), f"is required when input.columns is {columns}")
+    elif ell > d:
+        yield Problem(("sketch.ell", "sketch.d"), f"must be at most sketch.d, which is {d}")
+
+
+def _topics(settings: Settings) -> Iterator[Problem]:
+    topics = (
+        ("input.topic", settings.input.topic),
+        ("snapshot.topic", settings.snapshot.topic),
+        ("dead_letters.topic", settings.dead_letters.topic),
+    )
+    for i, (key, topic) in enumerate(topics):
+        for other, taken in topics[:i]:
+            if topic is not None and topic == taken:
+                yield Problem((key, other), f"must be another topic than {other}")
+
+
+def _snapshots(settings: Settings) -> Iterator[Problem]:
+    snapshot = settings.snapshot
+    if snapshot.topic is None:
+        # A file may spell out every default; only what was changed shows that snapshots are wanted.
+        for name, field in type(snapshot).model_fields.items():
+            if getattr(snapshot, name) != field.default:
+                yield Problem(
+                    (f"snapshot.{name}", "snapshot.topic"),
+                    "does nothing without snapshot.topic; set that too",
+                )
+    elif snapshot.every_s is None and snapshot.every_rows is None:
+        yield Problem(
+            ("snapshot.every_s", "snapshot.every_rows"), "and snapshot.every_rows must not both be null"
+        )
+
+
+def _limits(settings: Settings) -> Iterator[Problem]:
+    message_max = _number(settings, "message.max.bytes", _MESSAGE_MAX_BYTES)
+    if settings.snapshot.inline_max_bytes > message_max:
+        yield Problem(
+            ("snapshot.inline_max_bytes", "kafka.message.max.bytes"),
+            f"must be at most kafka.message.max.bytes, which is {message_max:.0f}",
+        )
+    poll_s = _number(settings, "max.poll.interval.ms", _MAX_POLL_INTERVAL_MS) / 1000
+    if settings.checkpoint.revoke_budget_s >= poll_s:
+        yield Problem(
+            ("checkpoint.revoke_budget_s", "kafka.max.poll.interval.ms"),
+            f"must be below kafka.max.poll.interval.ms, which is {poll_s:g} s",
+        )
+    if settings.sketch.buffer_max_bytes > settings.worker.memory_max_bytes:
+        yield Problem(
+            ("sketch.buffer_max_bytes", "worker.memory_max_bytes"),
+            "must be at most worker.memory_max_bytes, which is "
+            + show_size(settings.worker.memory_max_bytes),
+        )
+
+
+def _number(settings: Settings, name: str, default: float) -> float:
+    """A librdkafka number; where it is none, librdkafka itself has complained already."""
+    try:
+        return float(settings.kafka.get(name, default))
+    except ValueError:
+        return default

@@ -1,0 +1,157 @@
+"""librdkafka's properties: which the protocol owns, which client each is for, whether librdkafka knows it.
+
+Everything that is not in `OWNED` passes through. librdkafka itself judges names and values; the lists here
+serve to name the nearest right property and to keep a producer from warning about a consumer's properties.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+_COMMIT: Final = "offsets are committed only after a checkpoint is durable"
+_START: Final = "a partition starts where its checkpoint says; for a new one set input.start"
+_REPORTS: Final = "a snapshot counts as published only when every replica has it"
+_CALLBACK: Final = "it takes a function or an object, which a setting can't be"
+
+OWNED: Final[Mapping[str, str]] = {
+    "enable.auto.commit": _COMMIT,
+    "auto.commit.enable": _COMMIT,
+    "auto.commit.interval.ms": _COMMIT,
+    "enable.auto.offset.store": _COMMIT,
+    "offset.store.method": _COMMIT,
+    "offset.store.path": _COMMIT,
+    "offset.store.sync.interval.ms": _COMMIT,
+    "auto.offset.reset": _START,
+    "enable.partition.eof": "the worker asks the broker for the end offsets itself",
+    "enable.idempotence": "snapshots need the idempotent producer; choose by snapshot.delivery",
+    "enable.gapless.guarantee": "the worker decides what follows a failed delivery",
+    "transactional.id": "it is made from the group and the worker; choose by snapshot.delivery",
+    "acks": _REPORTS,
+    "request.required.acks": _REPORTS,
+    "delivery.report.only.error": _REPORTS,
+    "log.queue": "librdkafka's log lines go into ours",
+    "metadata.broker.list": "say bootstrap.servers, of which it is another name",
+    "test.mock.num.brokers": "it would start a broker in every client; set bootstrap.servers instead",
+    "default_topic_conf": "topic properties stand directly under kafka",
+    "default.topic.config": "topic properties stand directly under kafka",
+    **dict.fromkeys(
+        ("logger", "opaque", "interceptors", "on_commit", "on_delivery", "msg_order_cmp"), _CALLBACK
+    ),
+    **dict.fromkeys(("ssl_key", "ssl_certificate", "ssl_ca", "ssl_engine_callback_data"), _CALLBACK),
+}
+
+CONSUMER_ONLY: Final = frozenset(
+    """
+    allow.auto.create.topics check.crcs consume.callback.max.messages coordinator.query.interval.ms
+    fetch.error.backoff.ms fetch.max.bytes fetch.message.max.bytes fetch.min.bytes fetch.queue.backoff.ms
+    fetch.wait.max.ms group.id group.instance.id group.protocol group.protocol.type group.remote.assignor
+    heartbeat.interval.ms isolation.level max.partition.fetch.bytes max.poll.interval.ms
+    partition.assignment.strategy queued.max.messages.kbytes queued.min.messages session.timeout.ms
+    """.split()  # noqa: SIM905 - a table of names reads better than 200 quoted ones
+)
+PRODUCER_ONLY: Final = frozenset(
+    """
+    batch.num.messages batch.size compression.codec compression.level compression.type delivery.timeout.ms
+    linger.ms message.send.max.retries message.timeout.ms partitioner produce.offset.report
+    queue.buffering.backpressure.threshold queue.buffering.max.kbytes queue.buffering.max.messages
+    queue.buffering.max.ms queuing.strategy request.timeout.ms retries sticky.partitioning.linger.ms
+    transaction.timeout.ms
+    """.split()  # noqa: SIM905 - a table of names reads better than 200 quoted ones
+)
+_COMMON: Final = frozenset(
+    """
+    api.version.fallback.ms api.version.request api.version.request.timeout.ms bootstrap.servers
+    broker.address.family broker.address.ttl broker.version.fallback builtin.features client.dns.lookup
+    client.id client.rack client.software.name client.software.version connections.max.idle.ms
+    debug enable.metrics.push
+    enable.random.seed enable.sasl.oauthbearer.unsecure.jwt enable.sparse.connections
+    enable.ssl.certificate.verification https.ca.location https.ca.pem internal.termination.signal
+    log.connection.close log.thread.name log_level max.in.flight max.in.flight.requests.per.connection
+    message.copy.max.bytes message.max.bytes metadata.max.age.ms metadata.recovery.rebootstrap.trigger.ms
+    metadata.recovery.strategy plugin.library.paths receive.message.max.bytes reconnect.backoff.jitter.ms
+    reconnect.backoff.max.ms reconnect.backoff.ms retry.backoff.max.ms retry.backoff.ms sasl.kerberos.keytab
+    sasl.kerberos.kinit.cmd sasl.kerberos.min.time.before.relogin sasl.kerberos.principal
+    sasl.kerberos.service.name sasl.mechanism sasl.mechanisms sasl.oauthbearer.assertion.algorithm
+    sasl.oauthbearer.assertion.claim.aud sasl.oauthbearer.assertion.claim.exp.seconds
+    sasl.oauthbearer.assertion.claim.iss sasl.oauthbearer.assertion.claim.jti.include
+    sasl.oauthbearer.assertion.claim.nbf.seconds sasl.oauthbearer.assertion.claim.sub
+    sasl.oauthbearer.assertion.file sasl.oauthbearer.assertion.jwt.template.file
+    sasl.oauthbearer.assertion.private.key.file sasl.oauthbearer.assertion.private.key.passphrase
+    sasl.oauthbearer.assertion.private.key.pem sasl.oauthbearer.client.credentials.client.id
+    sasl.oauthbearer.client.credentials.client.secret sasl.oauthbearer.client.id
+    sasl.oauthbearer.client.secret sasl.oauthbearer.config sasl.oauthbearer.extensions
+    sasl.oauthbearer.grant.type
+    sasl.oauthbearer.metadata.authentication.type sasl.oauthbearer.method sasl.oauthbearer.scope
+    sasl.oauthbearer.sub.claim.name sasl.oauthbearer.token.endpoint.url sasl.password sasl.username
+    security.protocol socket.connection.setup.timeout.ms socket.keepalive.enable socket.max.fails
+    socket.nagle.disable socket.receive.buffer.bytes socket.send.buffer.bytes socket.timeout.ms
+    ssl.ca.certificate.stores ssl.ca.location ssl.ca.pem ssl.certificate.location ssl.certificate.pem
+    ssl.cipher.suites ssl.crl.location ssl.curves.list ssl.endpoint.identification.algorithm ssl.engine.id
+    ssl.engine.location ssl.key.location ssl.key.password ssl.key.pem ssl.keystore.location
+    ssl.keystore.password ssl.providers ssl.sigalgs.list statistics.interval.ms topic.blacklist
+    topic.metadata.propagation.max.ms topic.metadata.refresh.fast.interval.ms
+    topic.metadata.refresh.interval.ms topic.metadata.refresh.sparse
+    """.split()  # noqa: SIM905 - a table of names reads better than 200 quoted ones
+)
+KNOWN: Final = _COMMON | CONSUMER_ONLY | PRODUCER_ONLY
+
+_BY_ENVIRONMENT_NAME: Final = {name.replace(".", "_"): name for name in KNOWN}
+_SENTINEL: Final = "sfd.no.such.property"
+
+
+def property_of(environment_key: str) -> str:
+    """`BOOTSTRAP_SERVERS` -> `bootstrap.servers`; properties with an underscore of their own are known."""
+    key = environment_key.lower()
+    return _BY_ENVIRONMENT_NAME.get(key, key.replace("_", "."))
+
+
+def owned_reason(name: str) -> str | None:
+    """Why the protocol must own this property, or None where it is the user's."""
+    return _CALLBACK if name.endswith("_cb") else OWNED.get(name)
+
+
+def for_consumer(properties: Mapping[str, Any]) -> dict[str, Any]:
+    """The properties without those that only a producer takes, at which a consumer would warn."""
+    return {name: value for name, value in properties.items() if name not in PRODUCER_ONLY}
+
+
+def for_producer(properties: Mapping[str, Any]) -> dict[str, Any]:
+    """The properties without those that only a consumer takes, at which a producer would warn."""
+    return {name: value for name, value in properties.items() if name not in CONSUMER_ONLY}
+
+
+def for_admin(properties: Mapping[str, Any]) -> dict[str, Any]:
+    """The properties that every client takes."""
+    return for_consumer(for_producer(properties))
+
+
+def problems(properties: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """(property, what is wrong with it) for each that the protocol owns or that librdkafka does not take."""
+    for name, value in properties.items():
+        reason = owned_reason(name)
+        if reason is not None:
+            yield name, f"is not yours to set: {reason}"
+        elif complaint := _complaint(name, value):
+            yield name, complaint
+
+
+def _complaint(name: str, value: Any) -> str | None:
+    """What librdkafka has against the property; no client is made, since the next property does not exist."""
+    from confluent_kafka import KafkaException, Producer  # noqa: PLC0415 - loads librdkafka only where needed
+
+    try:
+        Producer({name: value, _SENTINEL: ""})
+    except (KafkaException, TypeError, ValueError) as error:
+        text = error.args[0].str() if isinstance(error, KafkaException) else str(error)
+    if _SENTINEL in text:
+        return None
+    if text.startswith("No such configuration property"):
+        nearest = difflib.get_close_matches(name, KNOWN, n=1)
+        return "is not a librdkafka property" + (f"; did you mean kafka.{nearest[0]}?" if nearest else "")
+    allowed = re.search(r"outside allowed range (\S+)", text)
+    return f"must be in {allowed[1]}" if allowed else "has a value that librdkafka does not take"

@@ -1,0 +1,238 @@
+"""From sources to settings: a checked tree with the origin of each value, or every mistake at once.
+
+No message repeats a secret: pydantic's own, which quote what they were given, are translated.
+"""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from types import UnionType
+from typing import TYPE_CHECKING, Any, Final, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+
+from sfd_stream.config import checks, librdkafka
+from sfd_stream.config.model import Settings
+from sfd_stream.config.secrets import is_secret, mask
+from sfd_stream.config.sources import PREFIX, Given, Sources
+from sfd_stream.errors import SettingsError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+    from pydantic_core import ErrorDetails
+
+DEFAULT_ORIGIN: Final = "default"
+_OPEN: Final = (("kafka",), ("checkpoint", "options"))
+
+SECTIONS: Final[Mapping[str, type[BaseModel]]] = {
+    name: field.annotation
+    for name, field in Settings.model_fields.items()
+    if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)
+}
+KEYS: Final = tuple(f"{section}.{key}" for section, model in SECTIONS.items() for key in model.model_fields)
+
+
+@dataclass(frozen=True, slots=True)
+class Effective:
+    """Settings that hold, and for each key that was given where it came from."""
+
+    settings: Settings
+    origins: Mapping[str, str]
+
+    def origin(self, key: str) -> str:
+        return self.origins.get(key, DEFAULT_ORIGIN)
+
+
+def read_sources(file: Path | None, *, environ: Mapping[str, str], overrides: Iterable[str] = ()) -> Sources:
+    """The three sources in their order: a file, then the environment, then flags."""
+    sources = Sources()
+    if file is not None:
+        sources.add_file(file)
+    sources.add_environment(environ)
+    sources.add_overrides(overrides)
+    return sources
+
+
+def load(file: Path | None, *, environ: Mapping[str, str], overrides: Iterable[str] = ()) -> Effective:
+    """The effective settings. Raises SettingsError with one line for each mistake, wherever it was made."""
+    return resolve(read_sources(file, environ=environ, overrides=overrides))
+
+
+def load_kafka(
+    file: Path | None, *, environ: Mapping[str, str], overrides: Iterable[str] = ()
+) -> tuple[Mapping[str, Any], str | None]:
+    """The properties for librdkafka and input.topic alone, for commands that need no whole worker."""
+    sources = read_sources(file, environ=environ, overrides=overrides)
+    newest = sources.newest()
+    unknown = [line for given in newest.values() if (line := _unknown(given))]
+    properties = {given.path[1]: given.value for given in newest.values() if given.path[0] == "kafka"}
+    wrong = [
+        f"kafka.{name} {text} ({newest[f'kafka.{name}'].origin})"
+        for name, text in librdkafka.problems(properties)
+    ]
+    _raise_if_any([*sources.problems, *unknown, *wrong])
+    topic = newest.get("input.topic")
+    return properties, None if topic is None else str(topic.value)
+
+
+def resolve(sources: Sources) -> Effective:
+    """Judge what the sources gave: each key alone, then the keys together."""
+    problems = list(sources.problems)
+    good: dict[str, Given] = {}
+    for key, given in sources.newest().items():
+        if line := _unknown(given):
+            problems.append(line)
+        else:
+            good[key] = given
+    bad = _judge_alone(good, problems)
+    settings = _build({key: given for key, given in good.items() if key not in bad})
+    problems.extend(
+        f"{found.keys[0]} {found.text}{_places(found.keys, good)}"
+        for found in checks.problems(settings)
+        if not bad.intersection(found.keys)
+    )
+    _raise_if_any(problems)
+    return Effective(
+        Settings.model_validate(_tree(good.values())), {key: given.origin for key, given in good.items()}
+    )
+
+
+def _raise_if_any(problems: list[str]) -> None:
+    if not problems:
+        return
+    head = "1 setting is wrong" if len(problems) == 1 else f"{len(problems)} settings are wrong"
+    raise SettingsError(
+        "\n".join([f"{head}:", *(f"  {line}" for line in problems)]), problems=tuple(problems)
+    )
+
+
+def _unknown(given: Given) -> str | None:
+    """A line about a key that does not exist, with the nearest that does."""
+    if given.path[:1] == ("kafka",) and len(given.path) == 2 and given.path[1]:
+        return None
+    if given.path[:2] == ("checkpoint", "options"):
+        return (
+            None
+            if len(given.path) == 3
+            else f"{given.spelled} takes one option at a time, like {given.spelled}.region=..."
+        )
+    if given.key in KEYS:
+        return None
+    nearest = difflib.get_close_matches(given.key, KEYS, n=1, cutoff=0.5) or _same_key(given)
+    hint = (
+        f"; did you mean {_spell_like(given, nearest[0])}?" if nearest else '; see "sfd-stream config show"'
+    )
+    return f"{given.spelled} is not a setting{hint}" + _place(given)
+
+
+def _same_key(given: Given) -> list[str]:
+    """A right key in a wrong section."""
+    return [key for key in KEYS if key.split(".")[1] == given.path[-1]]
+
+
+def _spell_like(given: Given, key: str) -> str:
+    return PREFIX + key.upper().replace(".", "__") if given.spelled.startswith(PREFIX) else key
+
+
+def _place(given: Given) -> str:
+    return "" if given.origin == given.spelled else f" ({given.origin})"
+
+
+def _places(keys: tuple[str, ...], good: Mapping[str, Given]) -> str:
+    origins = dict.fromkeys(good[key].origin for key in keys if key in good)
+    return f" ({', '.join(origins)})" if origins else ""
+
+
+def _judge_alone(good: Mapping[str, Given], problems: list[str]) -> set[str]:
+    """Each section by its model; returns the keys that are wrong or missing."""
+    bad: set[str] = set()
+    tree = _tree(good.values())
+    for section, model in SECTIONS.items():
+        try:
+            model.model_validate(tree.get(section, {}))
+        except ValidationError as error:
+            for detail in error.errors(include_url=False):
+                key = f"{section}.{detail['loc'][0]}"
+                if key in bad:
+                    continue  # a union complains once for each of its members
+                bad.add(key)
+                problems.append(f"{key} {_explain(key, detail)}" + (_place(good[key]) if key in good else ""))
+    return bad
+
+
+def _build(good: Mapping[str, Given]) -> Settings:
+    """The tree without what is wrong, so that the rest can be judged together; examples stand in for it."""
+    tree = _tree(good.values())
+    for section, model in SECTIONS.items():
+        for name, field in model.model_fields.items():
+            if field.is_required():
+                tree.setdefault(section, {}).setdefault(name, (field.examples or [None])[0])
+    parts: dict[str, Any] = {
+        name: model.model_validate(tree.get(name, {})) for name, model in SECTIONS.items()
+    }
+    return Settings.model_construct(kafka=tree.get("kafka", {}), **parts)
+
+
+def _tree(given: Iterable[Given]) -> dict[str, Any]:
+    tree: dict[str, Any] = {}
+    for item in given:
+        node = tree
+        for part in item.path[:-1]:
+            node = node.setdefault(part, {})
+        node[item.path[-1]] = _plain(item)
+    return tree
+
+
+def _plain(given: Given) -> Any:
+    """Environment and flags have only texts: an empty one, or null, is absence where a key may be absent."""
+    section, key = given.path[0], given.path[1]
+    if section in SECTIONS and given.value in ("", "null") and key in SECTIONS[section].model_fields:
+        annotation = SECTIONS[section].model_fields[key].annotation
+        if get_origin(annotation) in (Union, UnionType) and type(None) in get_args(annotation):
+            return None
+    return given.value
+
+
+def _explain(key: str, detail: ErrorDetails) -> str:
+    """What is wrong with a value, in our words."""
+    kind, context = detail["type"], detail.get("ctx", {})
+    text = {
+        "missing": "is required",
+        "greater_than": "must be more than {gt}",
+        "greater_than_equal": "must be at least {ge}",
+        "less_than": "must be less than {lt}",
+        "less_than_equal": "must be at most {le}",
+        "int_parsing": "must be a whole number",
+        "int_type": "must be a whole number",
+        "int_from_float": "must be a whole number",
+        "float_parsing": "must be a number",
+        "float_type": "must be a number",
+        "finite_number": "must be a finite number",
+        "bool_parsing": "must be true or false",
+        "bool_type": "must be true or false",
+        "string_type": "must be a text",
+        "string_too_short": "must not be empty",
+        "value_error": "{error}",
+        "literal_error": "must be one of {expected}",
+    }.get(kind, detail["msg"])
+    return text.format(**context).replace("'", "") + _instead_of(key, kind, detail["input"])
+
+
+def _instead_of(key: str, kind: str, value: Any) -> str:
+    if (
+        kind in ("missing", "bool_for_other")
+        or is_secret(key)
+        or not isinstance(value, str | int | float | None)
+    ):
+        return ""
+    nearest = difflib.get_close_matches(str(value), _choices(key), n=1) if kind == "literal_error" else []
+    return f", not {mask(key, value)!r}" + (f"; did you mean {nearest[0]}?" if nearest else "")
+
+
+def _choices(key: str) -> tuple[str, ...]:
+    section, name = key.split(".")
+    annotation = SECTIONS[section].model_fields[name].annotation
+    return get_args(annotation) if get_origin(annotation) is Literal else ()

@@ -1,0 +1,287 @@
+"""The settings as one frozen tree: every key with its type, default and sentence, in the order shown.
+
+    kafka  input  sketch  checkpoint  snapshot  dead_letters  http  worker  log
+
+What one field can judge stands at the field; what takes several stands in `checks.py`. No repr, dump or error
+of these classes shows a secret.
+"""
+
+# Annotations are evaluated: pydantic reads them.
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
+from pydantic_core.core_schema import ValidationInfo
+
+from sfd_stream.config import checks
+from sfd_stream.config.secrets import mask, secret_values
+from sfd_stream.config.values import OpenMapping, Scalar, Seconds, SizeBytes, StoreUrl, Topic
+
+# Column indices are 32-bit integers in memory.
+_D_LIMIT = 2**31 - 1
+
+Count = Annotated[int, Field(ge=1)]
+Columns = Annotated[int, Field(ge=1, le=_D_LIMIT)]
+
+
+class Section(BaseModel):
+    """A part of the tree: frozen, closed, silent about secrets."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", hide_input_in_errors=True, coerce_numbers_to_str=True
+    )
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _true_is_not_one(cls, value: Any, info: ValidationInfo) -> Any:
+        if isinstance(value, bool) and cls.model_fields[str(info.field_name)].annotation is not bool:
+            raise PydanticCustomError("bool_for_other", "must not be true or false")
+        return value
+
+    @model_serializer(mode="wrap")
+    def _dump_masked(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {name: mask(name, value) for name, value in handler(self).items()}
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        for name in type(self).model_fields:
+            value = getattr(self, name)
+            yield name, mask(name, value) if isinstance(value, Scalar) else value
+
+
+class InputSettings(Section):
+    """The topic of rows and what a message may be."""
+
+    topic: Topic = Field(description="The topic of rows to read.", examples=["rows"])
+    columns: Literal["fixed", "growing", "hashed"] = Field(
+        default="fixed",
+        description="How columns are numbered: fixed (sketch.d of them; another index is a bad row), growing"
+        " (as many as the largest index seen, up to input.d_max) or hashed (features by name, hashed to"
+        " sketch.d columns).",
+    )
+    start: Literal["earliest", "latest"] = Field(
+        default="earliest",
+        description="Where a partition starts that has neither a checkpoint nor a committed offset.",
+    )
+    max_message_bytes: SizeBytes = Field(
+        default=16 * 2**20, description="A message larger than this is a bad message."
+    )
+    max_message_nnz: Count = Field(
+        default=1_000_000, description="A message with more non-zeros than this is a bad message."
+    )
+    max_message_rows: Count = Field(
+        default=100_000, description="A message with more rows than this is a bad message."
+    )
+    max_name_bytes: SizeBytes = Field(
+        default=256, description="A feature's name longer than this makes a bad message (hashed)."
+    )
+    d_max: Columns = Field(
+        default=2**20, description="The most columns there may be; an index beyond is a bad row (growing)."
+    )
+    hash_seed: Annotated[int, Field(ge=0, le=2**32 - 1)] = Field(
+        default=0, description="The seed of the hash; a state made with another seed is refused (hashed)."
+    )
+    keep_names: bool = Field(
+        default=True,
+        description="Whether to keep the first name seen for each column, to read directions by (hashed).",
+    )
+    names_max: Count = Field(
+        default=100_000, description="The most names to keep for each partition (hashed)."
+    )
+
+
+class SketchSettings(Section):
+    """The sketch: its shape, method and promise."""
+
+    d: Columns | None = Field(
+        default=None,
+        description="The number of columns: required for fixed and hashed columns, the width to start with "
+        "for growing ones.",
+        examples=[1000],
+    )
+    ell: Count = Field(
+        default=50, description="The most rows the sketch may have: more is finer and costs memory and time."
+    )
+    method: Literal["fused", "paper", "sparse-shrink"] = Field(
+        default="fused",
+        description="How to shrink: fused (fast, verified), paper (the published algorithm to the letter) or"
+        " sparse-shrink (unverified, for comparison).",
+    )
+    seed: Annotated[int, Field(ge=0, le=2**63 - 1)] = Field(
+        default=0, description="The seed of all randomness; the same rows and seed give the same bits."
+    )
+    failure_probability: Annotated[float, Field(gt=0, lt=1)] = Field(
+        default=0.01,
+        description="How likely the certified error bound may be wrong, over a partition's whole stream.",
+    )
+    half_life_rows: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = Field(
+        default=None, description="After this many rows a row's weight has halved; null never forgets."
+    )
+    buffer_factor: Annotated[float, Field(gt=0, allow_inf_nan=False)] = Field(
+        default=4.0,
+        description="Shrink when the buffer holds this many times ell * d non-zeros; more is faster.",
+    )
+    buffer_max_bytes: SizeBytes = Field(
+        default=256 * 2**20, description="Shrink earlier rather than buffer more than this."
+    )
+
+
+class CheckpointSettings(Section):
+    """Where durable state lives and how often it is written."""
+
+    url: StoreUrl = Field(
+        description="Where checkpoints live: file:///path, s3://bucket/prefix, gs://bucket/prefix, "
+        "az://container/prefix or memory:// (for tests); all workers of a group must see the same place.",
+        examples=["file:///tmp/sfd-stream/checkpoints"],
+    )
+    options: OpenMapping = Field(
+        default={},
+        description="Options for the object store, like region or endpoint; put keys into the environment.",
+    )
+    every_rows: Count = Field(
+        default=100_000, description="Write a checkpoint after this many rows of a partition."
+    )
+    every_s: Seconds = Field(
+        default=30.0,
+        description="Write a checkpoint when the oldest row that is not durable yet is this old.",
+    )
+    keep: Count = Field(default=5, description="How many older states to keep for rollback.")
+    revoke_budget_s: Seconds = Field(
+        default=10.0,
+        description="How long a last checkpoint may take when a partition is given up or the worker ends.",
+    )
+    give_up_s: Seconds = Field(
+        default=600.0, description="Stop when the broker or the store has been away for this long."
+    )
+
+
+class SnapshotSettings(Section):
+    """What is published for others to read."""
+
+    topic: Topic | None = Field(
+        default=None, description="The compacted topic to publish snapshots to; null publishes none."
+    )
+    every_s: Seconds | None = Field(
+        default=60.0, description="Publish a changed sketch this often; null leaves it to every_rows."
+    )
+    every_rows: Count | None = Field(
+        default=None, description="Publish after this many rows of a partition; null leaves it to every_s."
+    )
+    republish_s: Seconds = Field(
+        default=600.0,
+        description="Publish the newest snapshot again this often, even when the topic is idle.",
+    )
+    inline_max_bytes: SizeBytes = Field(
+        default=900_000, description="A larger snapshot is published as a reference to the checkpoint store."
+    )
+    dtype: Literal["float64", "float32"] = Field(
+        default="float64",
+        description="The numbers' width; float32 halves the size and adds its rounding to the error bound.",
+    )
+    delivery: Literal["idempotent", "transactional"] = Field(
+        default="idempotent",
+        description="idempotent, or transactional: snapshot and offset in one Kafka transaction, so that each"
+        " state is seen once.",
+    )
+    column_sums: bool = Field(
+        default=True, description="Whether snapshots carry the column sums, which centred PCA needs."
+    )
+    column_names: bool = Field(
+        default=True, description="Whether snapshots carry the columns' names (hashed)."
+    )
+
+
+class DeadLetterSettings(Section):
+    """What happens to messages that are not rows."""
+
+    topic: Topic | None = Field(
+        default=None, description="The topic for bad messages; null stops at the first one."
+    )
+    max_share: Annotated[float, Field(gt=0, le=1)] = Field(
+        default=0.1, description="Stop when more than this share of the messages in the window is bad."
+    )
+    window: Count = Field(
+        default=1_000, description="How many of the latest messages of a partition the share is taken over."
+    )
+    max_consecutive: Count = Field(default=100, description="Stop after this many bad messages in a row.")
+
+
+class HttpSettings(Section):
+    """The port for metrics, health and the status page."""
+
+    host: str = Field(
+        default="127.0.0.1", min_length=1, description="The address to listen on; 0.0.0.0 in a container."
+    )
+    port: Annotated[int, Field(ge=0, le=65_535)] = Field(
+        default=9464,
+        description="The port for metrics, health and the status page; 0 picks a free one and says which.",
+    )
+
+
+class WorkerSettings(Section):
+    """What one worker may use."""
+
+    batch_records: Annotated[int, Field(ge=1, le=1_000_000)] = Field(
+        default=1_000, description="The most messages to take from Kafka at once."
+    )
+    memory_max_bytes: SizeBytes = Field(
+        default=2 * 2**30,
+        description="Pause partitions rather than use more memory than this for their sketches and buffers.",
+    )
+    blas_threads: Count = Field(
+        default=1, description="Threads for linear algebra; another number gives other last bits."
+    )
+
+
+class LogSettings(Section):
+    """What is logged, and how."""
+
+    level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", description="The least severity to log."
+    )
+    format: Literal["auto", "json", "text"] = Field(
+        default="auto",
+        description="json lines, text for people, or auto: text on a terminal and json otherwise.",
+    )
+
+
+class Settings(Section):
+    """Everything a worker is told."""
+
+    kafka: OpenMapping = Field(
+        default={},
+        description="librdkafka's properties, for every client; bootstrap.servers and group.id are required.",
+        examples=[{"bootstrap.servers": "localhost:9092", "group.id": "sfd-stream"}],
+    )
+    input: InputSettings
+    sketch: SketchSettings = SketchSettings()
+    checkpoint: CheckpointSettings
+    snapshot: SnapshotSettings = SnapshotSettings()
+    dead_letters: DeadLetterSettings = DeadLetterSettings()
+    http: HttpSettings = HttpSettings()
+    worker: WorkerSettings = WorkerSettings()
+    log: LogSettings = LogSettings()
+
+    @model_validator(mode="after")
+    def _check_together(self) -> "Settings":
+        found = list(checks.problems(self))
+        if found:
+            raise ValueError("; ".join(f"{problem.keys[0]} {problem.text}" for problem in found))
+        return self
+
+    @property
+    def group(self) -> str:
+        """The consumer group: part of every checkpoint's address and every snapshot's key."""
+        return str(self.kafka["group.id"])
+
+    def secret_values(self) -> frozenset[str]:
+        """All secrets in here as texts, for a log to know and hide wherever they turn up."""
+        return secret_values("kafka", self.kafka) | secret_values("checkpoint", dict(self.checkpoint))

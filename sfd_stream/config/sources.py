@@ -1,0 +1,172 @@
+"""Where settings come from: a YAML file, the environment, flags. Each value keeps its place.
+
+Nothing is judged here but form; a later source wins over an earlier one, key by key.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import yaml
+
+from sfd_stream.config import librdkafka
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from pathlib import Path
+
+PREFIX: Final = "SFD_"
+_SEPARATOR: Final = "__"
+_FILE_MAX_BYTES: Final = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """One value as someone gave it, under a path like ("sketch", "ell") or ("kafka", "group.id")."""
+
+    path: tuple[str, ...]
+    value: Any
+    origin: str
+    spelled: str
+    """The key as its writer spelled it: a dotted name, or an environment variable's."""
+
+    @property
+    def key(self) -> str:
+        return ".".join(self.path)
+
+
+@dataclass(slots=True)
+class Sources:
+    """All values in the order of precedence, and the lines about what could not be read."""
+
+    given: list[Given] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+    def newest(self) -> dict[str, Given]:
+        """By key, the value that holds."""
+        return {item.key: item for item in self.given}
+
+    def add_file(self, file: Path) -> None:
+        """The settings of a YAML file."""
+        try:
+            with file.open("rb") as stream:
+                text = stream.read(_FILE_MAX_BYTES + 1)
+        except OSError as error:
+            self.problems.append(f"{file}: {error.strerror}; give the path of a readable file to --config")
+            return
+        if len(text) > _FILE_MAX_BYTES:
+            self.problems.append(f"{file}: larger than 1 MiB, so surely not a settings file")
+            return
+        try:
+            self._add_yaml(text, str(file))
+        except yaml.YAMLError as error:
+            self.problems.append(f"{_place_of(error, str(file))}: not YAML: {_reason_of(error)}")
+
+    def add_environment(self, environ: Mapping[str, str]) -> None:
+        """`SFD_SECTION__KEY`; names without the double underscore are not settings."""
+        for name in sorted(environ):
+            if not name.startswith(PREFIX) or _SEPARATOR not in name:
+                continue
+            section, *rest = name.removeprefix(PREFIX).split(_SEPARATOR)
+            parts = [librdkafka.property_of("_".join(rest))] if section.lower() == "kafka" else rest
+            path = (section.lower(), *(part.lower() for part in parts))
+            self.given.append(Given(path, environ[name], name, name))
+
+    def add_overrides(self, overrides: Iterable[str]) -> None:
+        """`section.key=value`, as after --set."""
+        for text in overrides:
+            key, equals, value = text.partition("=")
+            path = _path_of(key.strip())
+            if not equals or len(path) < 2:
+                self.problems.append(f"--set {key}: write it as --set section.key=value")
+                continue
+            self.given.append(Given(path, value, "--set", key.strip()))
+
+    def _add_yaml(self, text: bytes, name: str) -> None:
+        loader = _Loader(text)
+        try:
+            root = loader.get_single_node()
+            for path, node, line in _leaves(loader, root, (), self.problems, name):
+                origin = f"{name}:{line}"
+                if isinstance(node, yaml.ScalarNode):
+                    key = ".".join(path)
+                    self.given.append(Given(path, loader.construct_object(node), origin, key))
+                else:
+                    self.problems.append(f"{'.'.join(path)}: must be a single value ({origin})")
+        finally:
+            loader.dispose()
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML's plain values; what looks like a date stays a text."""
+
+    yaml_implicit_resolvers = {  # noqa: RUF012 - the parent's attribute, copied and not changed in place
+        letter: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+        for letter, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+
+def _path_of(key: str) -> tuple[str, ...]:
+    """Under kafka and checkpoint.options everything that follows is one name."""
+    section, *rest = key.split(".")
+    if section == "kafka":
+        return (section, ".".join(rest)) if rest else (section,)
+    if section == "checkpoint" and rest[:1] == ["options"] and len(rest) > 2:
+        return section, "options", ".".join(rest[1:])
+    return section, *rest
+
+
+def _is_mapping_key(path: tuple[str, ...]) -> bool:
+    """Whether a mapping, and not a value, stands under this key."""
+    return len(path) <= 1 or path == ("checkpoint", "options")
+
+
+def _leaves(
+    loader: _Loader, node: yaml.Node | None, path: tuple[str, ...], problems: list[str], name: str
+) -> Iterator[tuple[tuple[str, ...], yaml.Node, int]]:
+    """(path, node, line) of every value below the node."""
+    if node is None or (
+        isinstance(node, yaml.ScalarNode) and node.tag.endswith(":null") and _is_mapping_key(path)
+    ):
+        return  # an empty file, or a section with nothing in it
+    if not isinstance(node, yaml.MappingNode):
+        problems.append(
+            f"{'.'.join(path) or name}: must hold `key: value` lines ({name}:{node.start_mark.line + 1})"
+        )
+        return
+    _find_duplicates(node, path, problems, name)
+    loader.flatten_mapping(node)
+    for key_node, value_node in node.value:
+        line = key_node.start_mark.line + 1
+        below = (*path, str(key_node.value))
+        if _is_mapping_key(below):
+            yield from _leaves(loader, value_node, below, problems, name)
+        elif isinstance(value_node, yaml.MappingNode) and path == ("kafka",):
+            problems.append(
+                f"{'.'.join(below)}: write the whole name as one key, like ssl.ca.location ({name}:{line})"
+            )
+        else:
+            yield below, value_node, line
+
+
+def _find_duplicates(node: yaml.MappingNode, path: tuple[str, ...], problems: list[str], name: str) -> None:
+    """YAML would silently take the last of two equal keys."""
+    lines: dict[str, int] = {}
+    for key_node, _ in node.value:
+        key, line = str(key_node.value), key_node.start_mark.line + 1
+        if key in lines:
+            problems.append(
+                f"{'.'.join((*path, key))}: given twice, first in line {lines[key]} ({name}:{line})"
+            )
+        lines.setdefault(key, line)
+
+
+def _place_of(error: yaml.YAMLError, name: str) -> str:
+    mark = getattr(error, "problem_mark", None)
+    return name if mark is None else f"{name}:{mark.line + 1}"
+
+
+def _reason_of(error: yaml.YAMLError) -> str:
+    """The parser's reason without its excerpt of the file, which may hold a secret."""
+    return str(getattr(error, "problem", None) or getattr(error, "reason", None) or "unreadable characters")

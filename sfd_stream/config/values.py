@@ -1,0 +1,130 @@
+"""The kinds of values that settings have beyond pydantic's own: sizes, topics, stores, open mappings.
+
+Every kind accepts what a YAML file, an environment variable and a flag can say, and shows no secret.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Final
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, WithJsonSchema
+
+from sfd_stream.config.secrets import mask
+
+Scalar = str | int | float | bool
+
+_UNITS: Final = {
+    "": 1, "b": 1,
+    "k": 10**3, "kb": 10**3, "ki": 2**10, "kib": 2**10,
+    "m": 10**6, "mb": 10**6, "mi": 2**20, "mib": 2**20,
+    "g": 10**9, "gb": 10**9, "gi": 2**30, "gib": 2**30,
+    "t": 10**12, "tb": 10**12, "ti": 2**40, "tib": 2**40,
+}  # fmt: skip
+_SIZE: Final = re.compile(r"\s*([0-9][0-9_]*(?:\.[0-9]+)?)\s*([a-zA-Z]*)\s*")
+_TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+STORE_SCHEMES: Final = ("file", "s3", "gs", "az", "memory")
+
+
+def parse_size(value: Any) -> Any:
+    """A number of bytes from `1048576`, `512MiB`, `512Mi` or `10MB`; what is no text is left to pydantic."""
+    if not isinstance(value, str):
+        return value
+    match = _SIZE.fullmatch(value)
+    unit = _UNITS.get(match[2].lower()) if match else None
+    if match is None or unit is None:
+        raise ValueError("must be a number of bytes, like 1048576, 512MiB or 10MB")
+    size = float(match[1].replace("_", "")) * unit if "." in match[1] else int(match[1]) * unit
+    if size != int(size):
+        raise ValueError("must be a whole number of bytes")
+    return int(size)
+
+
+def show_size(size: int) -> str:
+    """The shortest exact way to write a size: `512MiB`, or the number when no binary unit divides it."""
+    for unit in ("TiB", "GiB", "MiB", "KiB"):
+        if size and size % _UNITS[unit.lower()] == 0:
+            return f"{size // _UNITS[unit.lower()]}{unit}"
+    return str(size)
+
+
+def check_topic(topic: str) -> str:
+    if not _TOPIC.fullmatch(topic) or topic in (".", ".."):
+        raise ValueError("must be a Kafka topic's name: 1 to 249 letters, digits, '.', '_' or '-'")
+    return topic
+
+
+def check_store_url(url: str) -> str:
+    """The scheme is one that a store is there for, and the place is complete."""
+    parts = urlsplit(url)
+    if parts.scheme not in STORE_SCHEMES:
+        raise ValueError(f"must start with {', '.join(f'{scheme}://' for scheme in STORE_SCHEMES)}")
+    if parts.scheme == "file" and (parts.netloc not in ("", "localhost") or not parts.path.startswith("/")):
+        raise ValueError("must have an absolute path, like file:///var/lib/sfd-stream")
+    if parts.scheme in ("s3", "gs", "az") and not parts.netloc:
+        raise ValueError(f"must name a bucket or container, like {parts.scheme}://bucket/prefix")
+    return url
+
+
+class Properties(Mapping[str, Scalar]):
+    """An immutable mapping of names that others define (librdkafka, a store); its repr masks secrets."""
+
+    __slots__ = ("_items",)
+
+    def __init__(self, items: Mapping[str, Scalar]) -> None:
+        self._items = dict(items)
+
+    def __getitem__(self, name: str) -> Scalar:
+        return self._items[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._items)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self._items.items()))
+
+    def __eq__(self, other: object) -> bool:
+        return dict(self) == dict(other) if isinstance(other, Mapping) else NotImplemented
+
+    def __repr__(self) -> str:
+        return f"Properties({mask('', self._items)!r})"
+
+
+def _refuse_containers(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        for name, item in value.items():
+            if not isinstance(item, Scalar):
+                raise ValueError(f"{name} must be a text, a number, true or false")  # noqa: TRY004 - pydantic's way
+    return value
+
+
+SizeBytes = Annotated[
+    int,
+    BeforeValidator(parse_size),
+    Field(ge=1),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "integer", "minimum": 1},
+                {"type": "string", "pattern": r"^[0-9][0-9_]*(\.[0-9]+)?\s*([kKmMgGtT]i?)?[bB]?$"},
+            ]
+        }
+    ),
+]
+Topic = Annotated[
+    str, AfterValidator(check_topic), Field(json_schema_extra={"pattern": f"^{_TOPIC.pattern}$"})
+]
+StoreUrl = Annotated[str, AfterValidator(check_store_url)]
+Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+OpenMapping = Annotated[
+    Mapping[str, Any],
+    BeforeValidator(_refuse_containers),
+    AfterValidator(Properties),
+    PlainSerializer(lambda items: mask("", dict(items)), return_type=dict),
+    WithJsonSchema({"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}}),
+]

@@ -1,0 +1,137 @@
+"""Fills a topic with rows: every message is confirmed by the broker, or the whole run fails.
+
+messages ──► Filler.send ──► librdkafka's queue ──► broker
+                                    │ delivery report
+             counters per partition ◄┘
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import asdict, dataclass, fields
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from confluent_kafka import KafkaError, KafkaException, Message
+
+from sfd_stream.errors import BrokerRefusedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+_POLL_S: Final = 0.1
+
+Keys = Literal["round-robin", "hash"]
+
+
+@dataclass(slots=True)
+class Counts:
+    """What went into a partition."""
+
+    rows: int = 0
+    nnz: int = 0
+    messages: int = 0
+    bytes: int = 0
+    squared_frobenius: float = 0.0
+
+    def add(self, other: Counts) -> None:
+        for field in fields(self):
+            setattr(self, field.name, getattr(self, field.name) + getattr(other, field.name))
+
+
+@dataclass(frozen=True, slots=True)
+class RowMessage:
+    """One message's bytes and what is in them."""
+
+    value: bytes
+    rows: int
+    nnz: int
+    squared_frobenius: float
+
+    def counts(self) -> Counts:
+        return Counts(self.rows, self.nnz, 1, len(self.value), self.squared_frobenius)
+
+
+class Filler:
+    """Sends messages over the partitions of a topic and counts what was confirmed.
+
+    `rate` is in rows a second, None for as fast as it goes; `clock` gives seconds.
+    """
+
+    def __init__(
+        self,
+        producer: Any,
+        topic: str,
+        partitions: int,
+        *,
+        keys: Keys = "round-robin",
+        rate: float | None = None,
+        clock: Callable[[], float],
+    ) -> None:
+        self.confirmed: dict[int, Counts] = defaultdict(Counts)
+        self._producer = producer
+        self._topic = topic
+        self._partitions = partitions
+        self._keys = keys
+        self._rate = rate
+        self._clock = clock
+        self._failures: Counter[str] = Counter()
+
+    def fill(self, messages: Iterable[RowMessage], progress: Callable[[int], None]) -> None:
+        """Send all, then wait for every report; `progress` hears how many rows were handed over."""
+        started, rows = self._clock(), 0
+        for number, message in enumerate(messages):
+            self._wait_until(started + rows / self._rate if self._rate else started)
+            self._send(number, message)
+            self._producer.poll(0)
+            self._refuse_failures()
+            rows += message.rows
+            progress(rows)
+        while self._producer.flush(_POLL_S):
+            self._refuse_failures()
+        self._refuse_failures()
+
+    def summary(self) -> dict[str, Any]:
+        """The confirmed counts: `{"partitions": {"0": {...}}, "total": {...}}`."""
+        total = Counts()
+        for counts in self.confirmed.values():
+            total.add(counts)
+        partitions = {str(number): asdict(self.confirmed[number]) for number in sorted(self.confirmed)}
+        return {"topic": self._topic, "partitions": partitions, "total": asdict(total)}
+
+    def _wait_until(self, moment: float) -> None:
+        while (left := moment - self._clock()) > 0:
+            self._producer.poll(min(left, _POLL_S))
+
+    def _send(self, number: int, message: RowMessage) -> None:
+        place = (
+            {"key": str(number).encode()}
+            if self._keys == "hash"
+            else {"partition": number % self._partitions}
+        )
+        report = partial(self._reported, message.counts())
+        while True:
+            try:
+                self._producer.produce(self._topic, message.value, on_delivery=report, **place)
+            except BufferError:  # the queue is full: let some go first
+                self._producer.poll(_POLL_S)
+                self._refuse_failures()
+            except KafkaException as error:
+                raise BrokerRefusedError(f"message {number} can't be sent: {error.args[0].str()}") from error
+            else:
+                return
+
+    def _reported(self, counts: Counts, error: KafkaError | None, record: Message) -> None:
+        if error is None:
+            self.confirmed[int(record.partition() or 0)].add(counts)
+        else:
+            self._failures[error.str()] += 1
+
+    def _refuse_failures(self) -> None:
+        if self._failures:
+            reason, times = self._failures.most_common(1)[0]
+            sent = sum(counts.messages for counts in self.confirmed.values())
+            raise BrokerRefusedError(
+                f"{times} messages to {self._topic} were not delivered: {reason}; {sent} were. The topic"
+                " holds a part only: mend the cause, then fill a new topic"
+            )

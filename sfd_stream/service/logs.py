@@ -1,0 +1,212 @@
+"""Log lines: JSON where a machine reads them, text on a terminal; no secret ever, and no flood.
+
+    our loggers ──────┐
+    logging (others) ─┼─► context ─► flood limit ─► level, time ─► redaction ─► JSON | text ─► standard error
+    warnings ─────────┘
+
+Bind what a line is about: `get_logger().bind(topic="rows", partition=3, epoch=7, number=41)`.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, MutableMapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TextIO, cast
+
+import structlog
+
+from sfd_stream.config.secrets import mask, mask_text
+
+EventDict = MutableMapping[str, Any]
+Level = Literal["debug", "info", "warning", "error"]
+Format = Literal["auto", "json", "text"]
+
+FLOOD_EVENTS: Final = 10
+FLOOD_INTERVAL_S: Final = 60.0
+# So many different events are watched at once; beyond, the oldest are forgotten first.
+_FLOOD_KINDS_MAX: Final = 1_000
+
+
+@dataclass(slots=True)
+class _Seen:
+    since_s: float
+    passed: int = 0
+    held_back: int = 0
+
+
+class FloodLimit:
+    """Lets `most` lines of the same event pass in `interval_s`, and counts the others.
+
+    The count is told by the first such line of a later interval (`held_back=...`), or by `drain`. The same
+    event means the same level and text; what is bound or formatted into it does not matter. Debug lines are not
+    limited: who asks for them wants them all.
+    """
+
+    def __init__(self, *, most: int, interval_s: float, clock: Callable[[], float]) -> None:
+        self._most = most
+        self._interval_s = interval_s
+        self._clock = clock
+        self._seen: dict[tuple[str, str], _Seen] = {}
+        self._lock = threading.Lock()
+
+    def __call__(self, _logger: Any, method: str, event: EventDict) -> EventDict:
+        if method == "debug":
+            return event
+        with self._lock:
+            return self._judge((method, _template(event)), event)
+
+    def _judge(self, key: tuple[str, str], event: EventDict) -> EventDict:
+        seen = self._seen.get(key)
+        if seen is None or self._clock() - seen.since_s >= self._interval_s:
+            return self._begin(key, seen, event)
+        if seen.passed < self._most:
+            seen.passed += 1
+            return event
+        seen.held_back += 1
+        raise structlog.DropEvent
+
+    def drain(self) -> list[tuple[str, str, int]]:
+        """(level, event, count) of what was held back and not told yet; forgets it."""
+        with self._lock:
+            told = [(*key, seen.held_back) for key, seen in self._seen.items() if seen.held_back]
+            for seen in self._seen.values():
+                seen.held_back = 0
+        return told
+
+    def _begin(self, key: tuple[str, str], before: _Seen | None, event: EventDict) -> EventDict:
+        self._seen.pop(key, None)
+        if len(self._seen) >= _FLOOD_KINDS_MAX:
+            self._seen.pop(next(iter(self._seen)))
+        self._seen[key] = _Seen(self._clock(), passed=1)
+        if before is not None and before.held_back:
+            event["held_back"] = before.held_back
+        return event
+
+
+class Redaction:
+    """Masks secrets by name, by the form of a text, and the `known` ones wherever they turn up."""
+
+    def __init__(self, known: frozenset[str] = frozenset()) -> None:
+        self._known = known
+
+    def __call__(self, _logger: Any, _method: str, event: EventDict) -> EventDict:
+        return {name: self._shown(name, value) for name, value in event.items()}
+
+    def _shown(self, name: str, value: Any) -> Any:
+        if name.startswith("_") or value is None or isinstance(value, bool | int | float):
+            return mask(name, value) if not name.startswith("_") else value  # _record belongs to structlog
+        if isinstance(value, str | list | tuple | Mapping):
+            return mask(name, value, self._known)
+        return mask_text(str(value), self._known)  # an exception, a path, a settings section
+
+
+@dataclass(frozen=True, slots=True)
+class Logs:
+    """The log as set up. `flush`, once a minute and at the end, tells what the flood limit holds back."""
+
+    flood: FloodLimit
+
+    def flush(self) -> None:
+        for level, text, count in self.flood.drain():
+            get_logger().log(_LEVELS[level], "held back", held_back_event=text, held_back=count)
+
+
+_LEVELS: Final[Mapping[str, int]] = {
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "warning": logging.WARNING,
+    "error": logging.ERROR,
+    "exception": logging.ERROR,
+    "critical": logging.CRITICAL,
+}
+
+
+def configure(
+    *,
+    level: Level = "info",
+    form: Format = "auto",
+    secrets: frozenset[str] = frozenset(),
+    stream: TextIO | None = None,
+    clock: Callable[[], float] = time.monotonic,
+) -> Logs:
+    """Set up all logging of this process; `secrets` are `Settings.secret_values()`."""
+    stream = sys.stderr if stream is None else stream
+    as_text = form == "text" or (form == "auto" and stream.isatty())
+    flood = FloodLimit(most=FLOOD_EVENTS, interval_s=FLOOD_INTERVAL_S, clock=clock)
+    shared = _shared_processors(flood)
+    structlog.configure(
+        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[level]),
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        cache_logger_on_first_use=False,
+    )
+    formatter = structlog.stdlib.ProcessorFormatter(
+        foreign_pre_chain=shared,
+        processors=[
+            structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+            Redaction(secrets),
+            _text_renderer(stream) if as_text else structlog.processors.JSONRenderer(default=str),
+        ],
+    )
+    _take_over_logging(_Handler(stream, formatter), _LEVELS[level])
+    return Logs(flood)
+
+
+def get_logger(**context: Any) -> structlog.typing.FilteringBoundLogger:
+    """A logger with this context bound."""
+    return cast("structlog.typing.FilteringBoundLogger", structlog.get_logger("sfd_stream", **context))
+
+
+class _Handler(logging.StreamHandler[TextIO]):
+    """Writes lines, but for those of other libraries that the flood limit drops."""
+
+    def __init__(self, stream: TextIO, formatter: logging.Formatter) -> None:
+        super().__init__(stream)
+        self.setFormatter(formatter)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            self.stream.write(self.format(record) + self.terminator)
+            self.flush()
+        except structlog.DropEvent:
+            return
+        except Exception:  # noqa: BLE001 - logging must not end the program; logging's own rule
+            self.handleError(record)
+
+
+def _shared_processors(flood: FloodLimit) -> list[structlog.typing.Processor]:
+    return [
+        structlog.contextvars.merge_contextvars,
+        flood,
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.add_logger_name,
+        structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
+        structlog.processors.format_exc_info,
+    ]
+
+
+def _text_renderer(stream: TextIO) -> structlog.typing.Processor:
+    # The default shows local variables in tracebacks, and so secrets.
+    return structlog.dev.ConsoleRenderer(
+        colors=stream.isatty(), exception_formatter=structlog.dev.plain_traceback, timestamp_key="time"
+    )
+
+
+def _take_over_logging(handler: logging.Handler, level: int) -> None:
+    root = logging.getLogger()
+    for old in list(root.handlers):
+        if isinstance(old, _Handler):
+            root.removeHandler(old)
+    root.addHandler(handler)
+    root.setLevel(level)
+    logging.captureWarnings(capture=True)
+
+
+def _template(event: EventDict) -> str:
+    """An event of ours is a fixed text; one of another library's is its text before arguments are put in."""
+    record = event.get("_record")
+    return str(record.msg if isinstance(record, logging.LogRecord) else event.get("event"))

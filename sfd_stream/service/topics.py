@@ -1,0 +1,75 @@
+"""Topics of rows: is it there, how many partitions has it, and make it if not and if we may."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
+
+from sfd_stream.errors import BrokerRefusedError, SettingsError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_BROKER_DEFAULT: Final = -1
+_TIMEOUT_S: Final = 15.0
+_RETRY_S: Final = 0.2
+
+
+def ensure_topic(admin: Any, topic: str, partitions: int | None, *, sleep: Callable[[float], None]) -> int:
+    """The topic's number of partitions; an absent one is made with `partitions`, or the broker's default."""
+    found = _partitions_of(admin, topic)
+    if found is None:
+        _create(admin, topic, partitions)
+        found = _await_partitions(admin, topic, sleep)
+    if partitions is not None and found != partitions:
+        raise SettingsError(f"topic {topic} has {found} partitions, not {partitions}; leave out --partitions")
+    return found
+
+
+def _partitions_of(admin: Any, topic: str, *, ask_for_it: bool = False) -> int | None:
+    """None while it is not there or lacks a leader. Listing all topics makes none; asking for one may."""
+    try:
+        listed = (
+            admin.list_topics(topic, timeout=_TIMEOUT_S)
+            if ask_for_it
+            else admin.list_topics(timeout=_TIMEOUT_S)
+        )
+    except KafkaException as error:
+        raise BrokerRefusedError(
+            f"no broker answers within {_TIMEOUT_S:.0f} s ({error.args[0].str()}); check"
+            " kafka.bootstrap.servers, security.protocol and the login"
+        ) from error
+    metadata = listed.topics.get(topic)
+    if metadata is None or metadata.error is not None or not metadata.partitions:
+        return None
+    has_leaders = all(partition.leader >= 0 for partition in metadata.partitions.values())
+    return len(metadata.partitions) if has_leaders else None
+
+
+def _create(admin: Any, topic: str, partitions: int | None) -> None:
+    wanted = NewTopic(topic, num_partitions=partitions or _BROKER_DEFAULT, replication_factor=_BROKER_DEFAULT)
+    try:
+        admin.create_topics([wanted], operation_timeout=_TIMEOUT_S, request_timeout=_TIMEOUT_S)[
+            topic
+        ].result()
+    except KafkaException as error:
+        cause = error.args[0]
+        if cause.code() == KafkaError.TOPIC_ALREADY_EXISTS:
+            return  # somebody was quicker
+        if cause.code() == KafkaError._UNSUPPORTED_FEATURE:  # noqa: SLF001 - librdkafka's own codes start so
+            return  # the built-in broker makes topics by itself when asked for one
+        raise BrokerRefusedError(
+            f"topic {topic} is not there and can't be made ({cause.str()}); create it, for example with"
+            f" kafka-topics.sh --create --topic {topic} --partitions {partitions or 4}"
+        ) from error
+
+
+def _await_partitions(admin: Any, topic: str, sleep: Callable[[float], None]) -> int:
+    for _ in range(int(_TIMEOUT_S / _RETRY_S)):
+        found = _partitions_of(admin, topic, ask_for_it=True)
+        if found is not None:
+            return found
+        sleep(_RETRY_S)
+    raise BrokerRefusedError(f"topic {topic} was made but has no leaders after {_TIMEOUT_S:.0f} s; try again")
