@@ -44,4 +44,6 @@ class RowBlock:
     def take(self, start: int, stop: int) -> RowBlock:
         """Rows start..stop; indices and values share memory."""
         low, high = self.indptr[start], self.indptr[stop]
-        return RowBlock(self.indptr[start : stop + 1] - low, self.indices[low:high], self.values[low:high], self.d)
+        return RowBlock(
+            self.indptr[start : stop + 1] - low, self.indices[low:high], self.values[low:high], self.d
+        )
