@@ -1,0 +1,324 @@
+"""A checkpoint's numbered record. Manifests never change, form one chain, and name every byte of the state.
+
+Where things lie, under the partition's prefix:
+
+    manifests/{number:020d}                        one slot a number, made by create-if-absent
+    blobs/{slot:020d}-{epoch}-{nonce}-{kind}       made for that slot, whether or not it was ever filled
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from sfd_stream.errors import FormatError
+from sfd_stream.wire.checkpoints import checksum, decode_map, encode_map
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+_FRAME_KIND = "manifest"
+_DIGITS = 20
+
+
+class Kind(Enum):
+    GENESIS = "genesis"
+    CLAIM = "claim"
+    CHECKPOINT = "checkpoint"
+    ROLLBACK = "rollback"
+    RESET = "reset"
+
+
+@dataclass(frozen=True, order=True)
+class StateId:
+    """The manifest that made a state. Ordered: a reader keeps the highest that it has seen."""
+
+    epoch: int
+    number: int
+
+
+@dataclass(frozen=True)
+class Binding:
+    """Whose state this is. An id is None where the broker does not tell one; then it is not compared."""
+
+    cluster_id: str | None
+    topic_id: str | None
+    group: str
+    topic: str
+    partition: int
+
+
+@dataclass(frozen=True)
+class BlobRef:
+    key: str
+    size: int
+    checksum: bytes
+
+    def matches(self, data: bytes) -> bool:
+        return len(data) == self.size and checksum(data) == self.checksum
+
+
+@dataclass(frozen=True)
+class SnapshotRef:
+    """A snapshot's id and its encoded bytes."""
+
+    id: StateId
+    blob: BlobRef
+
+
+@dataclass(frozen=True)
+class Manifest:
+    number: int
+    epoch: int
+    nonce: str
+    parent: str | None
+    """The nonce of the manifest before this one; None for the first, or when that one was unreadable."""
+    kind: Kind
+    binding: Binding
+    next_offset: int
+    leader_epoch: int | None
+    sketch: BlobRef | None
+    buffer: tuple[BlobRef, ...]
+    counters: Mapping[str, Any]
+    parameters: Mapping[str, Any]
+    state_id: StateId
+    due: SnapshotRef | None
+    """The last state whose snapshot was due."""
+    published: SnapshotRef | None
+    """The last snapshot known to be acknowledged when this was written."""
+    written_at_s: float = field(compare=False)
+    """Seconds since 1970, for people: nothing is decided by it."""
+
+    @property
+    def references(self) -> tuple[BlobRef, ...]:
+        snapshots = tuple(s.blob for s in (self.due, self.published) if s is not None)
+        return (*self.state_references, *snapshots)
+
+    @property
+    def state_references(self) -> tuple[BlobRef, ...]:
+        return (*((self.sketch,) if self.sketch is not None else ()), *self.buffer)
+
+    @property
+    def unpublished(self) -> SnapshotRef | None:
+        """What is due and not known to be published."""
+        if self.due is None or (self.published is not None and self.published.id >= self.due.id):
+            return None
+        return self.due
+
+    @property
+    def owes_snapshot(self) -> bool:
+        """The next checkpoint must bring a snapshot: none was ever due for this state's past, or it failed.
+
+        A rollback and a reset have none due, so that readers soon see the state that was gone back to.
+        """
+        return self.due is None or self.unpublished is not None
+
+    @property
+    def next_state_id(self) -> StateId:
+        """The id of the state that this manifest's owner would make with its next checkpoint."""
+        return StateId(self.epoch, self.number + 1)
+
+
+# -- keys ------------------------------------------------------------------------------------------------
+
+
+def manifests_prefix(prefix: str) -> str:
+    return f"{prefix}/manifests/"
+
+
+def blobs_prefix(prefix: str) -> str:
+    return f"{prefix}/blobs/"
+
+
+def manifest_key(prefix: str, number: int) -> str:
+    return f"{manifests_prefix(prefix)}{number:0{_DIGITS}d}"
+
+
+def blob_key(prefix: str, slot: int, epoch: int, nonce: str, kind: str) -> str:
+    return f"{blobs_prefix(prefix)}{slot:0{_DIGITS}d}-{epoch}-{nonce}-{kind}"
+
+
+def numbers_of(keys: Iterable[str]) -> list[int]:
+    """The manifests' numbers among keys; a stray file is nobody's manifest."""
+    names = (key.rpartition("/")[2] for key in keys)
+    return sorted(int(name) for name in names if len(name) == _DIGITS and name.isascii() and name.isdigit())
+
+
+@dataclass(frozen=True)
+class BlobName:
+    slot: int
+    kind: str
+
+
+def blob_name_of(key: str) -> BlobName | None:
+    """What a blob's key says; None for a stray file, which is left alone."""
+    match key.rpartition("/")[2].split("-", 3):
+        case [slot, epoch, _, kind] if len(slot) == _DIGITS and slot.isdigit() and epoch.isdigit():
+            return BlobName(int(slot), kind)
+    return None
+
+
+def blob_ref(key: str, data: bytes) -> BlobRef:
+    return BlobRef(key, len(data), checksum(data))
+
+
+# -- bytes -----------------------------------------------------------------------------------------------
+
+
+def encode_manifest(manifest: Manifest) -> bytes:
+    return encode_map(
+        _FRAME_KIND,
+        {
+            "number": manifest.number,
+            "epoch": manifest.epoch,
+            "nonce": manifest.nonce,
+            "parent": manifest.parent,
+            "kind": manifest.kind.value,
+            "binding": vars(manifest.binding),
+            "next_offset": manifest.next_offset,
+            "leader_epoch": manifest.leader_epoch,
+            "sketch": _blob_out(manifest.sketch),
+            "buffer": [_blob_out(blob) for blob in manifest.buffer],
+            "counters": dict(manifest.counters),
+            "parameters": dict(manifest.parameters),
+            "state_id": [manifest.state_id.epoch, manifest.state_id.number],
+            "due": _snapshot_out(manifest.due),
+            "published": _snapshot_out(manifest.published),
+            "written_at_s": manifest.written_at_s,
+        },
+    )
+
+
+def decode_manifest(data: bytes) -> Manifest:
+    fields = decode_map(data, kind=_FRAME_KIND)
+    try:
+        manifest = _manifest_in(fields)
+    except (KeyError, TypeError, ValueError) as error:
+        raise FormatError(f"a manifest lacks or misstates a field: {error!r}") from error
+    for name, wanted in _PLAIN.items():
+        if not isinstance(getattr(manifest, name), wanted):
+            raise FormatError(f"a manifest has {name} {getattr(manifest, name)!r:.100}")
+    return manifest
+
+
+_PLAIN: dict[str, type | tuple[type, ...]] = {
+    "number": int,
+    "epoch": int,
+    "nonce": str,
+    "parent": (str, type(None)),
+    "next_offset": int,
+    "leader_epoch": (int, type(None)),
+    "counters": dict,
+    "parameters": dict,
+    "written_at_s": float,
+}
+
+
+def _manifest_in(fields: dict[str, Any]) -> Manifest:
+    nested: dict[str, Any] = {
+        "kind": Kind(fields["kind"]),
+        "binding": Binding(**fields["binding"]),
+        "sketch": _blob_in(fields["sketch"]),
+        "buffer": tuple(_required_blob(blob) for blob in fields["buffer"]),
+        "state_id": StateId(*fields["state_id"]),
+        "due": _snapshot_in(fields["due"]),
+        "published": _snapshot_in(fields["published"]),
+    }
+    return Manifest(**(fields | nested))
+
+
+def _blob_out(blob: BlobRef | None) -> list[Any] | None:
+    return None if blob is None else [blob.key, blob.size, blob.checksum]
+
+
+def _blob_in(value: Any) -> BlobRef | None:
+    return None if value is None else _required_blob(value)
+
+
+def _required_blob(value: Any) -> BlobRef:
+    match value:
+        case [str(key), int(size), bytes(digest)]:
+            return BlobRef(key, size, digest)
+    raise ValueError(f"blob reference {value!r:.100}")
+
+
+def _snapshot_out(snapshot: SnapshotRef | None) -> list[Any] | None:
+    return None if snapshot is None else [snapshot.id.epoch, snapshot.id.number, _blob_out(snapshot.blob)]
+
+
+def _snapshot_in(value: Any) -> SnapshotRef | None:
+    match value:
+        case None:
+            return None
+        case [int(epoch), int(number), blob]:
+            return SnapshotRef(StateId(epoch, number), _required_blob(blob))
+    raise ValueError(f"snapshot reference {value!r:.100}")
+
+
+# -- the chain's law -------------------------------------------------------------------------------------
+
+
+def breaches(before: Manifest, after: Manifest) -> list[str]:
+    """What makes `after` no right successor of `before`; nothing, if it is one."""
+    wrong = []
+    if after.number != before.number + 1:
+        wrong.append(f"number {after.number} after {before.number}")
+    if after.parent != before.nonce:
+        wrong.append("its parent is another manifest")
+    wrong += _KIND_LAWS[after.kind](before, after)
+    old = {blob.key for blob in before.references}
+    for blob in after.references:
+        name = blob_name_of(blob.key)
+        if blob.key not in old and (name is None or name.slot != after.number):
+            wrong.append(f"it refers to {blob.key}, neither its predecessor's nor its own")
+    return wrong
+
+
+def _claim_law(before: Manifest, after: Manifest) -> list[str]:
+    copied = replace(
+        before,
+        number=after.number,
+        epoch=before.epoch + 1,
+        nonce=after.nonce,
+        parent=after.parent,
+        kind=Kind.CLAIM,
+    )
+    return [] if copied == after else ["a claim raises the epoch by one and copies all else"]
+
+
+def _checkpoint_law(before: Manifest, after: Manifest) -> list[str]:
+    wrong = []
+    if (after.epoch, after.binding) != (before.epoch, before.binding):
+        wrong.append("a checkpoint keeps the epoch and the binding")
+    if after.state_id != before.next_state_id:
+        wrong.append("a checkpoint's state is named by itself")
+    if after.next_offset < before.next_offset:
+        wrong.append("a checkpoint never goes back")
+    if after.due != before.due and (after.due is None or after.due.id != after.state_id):
+        wrong.append("a checkpoint's due snapshot is the last one or its own")
+    if after.published not in (before.published, before.due):
+        wrong.append("what is published was due before")
+    return wrong
+
+
+def _repair_law(before: Manifest, after: Manifest) -> list[str]:
+    wrong = []
+    if after.epoch <= before.epoch or after.state_id != StateId(after.epoch, after.number):
+        wrong.append("a repair raises the epoch and makes a state of its own")
+    if after.due is not None or after.published != before.published:
+        wrong.append("a repair has no snapshot yet and keeps the published one")
+    return wrong
+
+
+def _genesis_law(_: Manifest, __: Manifest) -> list[str]:
+    return ["a genesis follows nothing"]
+
+
+_KIND_LAWS = {
+    Kind.GENESIS: _genesis_law,
+    Kind.CLAIM: _claim_law,
+    Kind.CHECKPOINT: _checkpoint_law,
+    Kind.ROLLBACK: _repair_law,
+    Kind.RESET: _repair_law,
+}

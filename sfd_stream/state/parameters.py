@@ -1,0 +1,53 @@
+"""May a state made under one set of parameters go on under another? Decided here, before anything is claimed.
+
+| parameter | may it change between runs? |
+|---|---|
+| `columns` (fixed, growing, hashed), `hash_seed` | no: an index would mean another column |
+| `d` | up, when columns are fixed; never when hashed (the column is the hash modulo d) |
+| `d_max` | any value that the state's `d` still fits under |
+| all else (`ell`, `method`, `seed`, ...) | yes |
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sfd_stream.state.steps import Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_FIXED = ("columns", "hash_seed")
+
+
+@dataclass(frozen=True)
+class Changes:
+    """The state can go on. `changed`: name -> (stored, wanted), for the partition state to act on."""
+
+    changed: dict[str, tuple[Any, Any]]
+
+
+def compare(stored: Mapping[str, Any], wanted: Mapping[str, Any], *, where: str) -> Changes | Refused:
+    """What differs, or why the state can't go on under `wanted`. `where` is topic/partition, for people."""
+    for name in _FIXED:
+        if stored.get(name) != wanted.get(name):
+            return _refuse(name, stored.get(name), wanted.get(name), where)
+    columns, old, new = stored.get("columns"), stored.get("d"), wanted.get("d")
+    if columns == "growing":
+        limit = wanted.get("d_max")
+        if old is not None and limit is not None and limit < old:
+            return _refuse("d_max", old, limit, where)
+    elif old is not None and new is not None and (new < old or (columns == "hashed" and new != old)):
+        return _refuse("d", old, new, where)
+    names = sorted(stored.keys() | wanted.keys())
+    both = {name: (stored.get(name), wanted.get(name)) for name in names}
+    return Changes({name: pair for name, pair in both.items() if pair[0] != pair[1]})
+
+
+def _refuse(name: str, old: Any, new: Any, where: str) -> Refused:
+    return Refused(
+        f"the checkpoint of {where} was made with {name} = {old!r} and the settings say {new!r}: "
+        "its columns would change their meaning",
+        f'set {name} back, or start anew by "sfd-stream checkpoint reset {where} --to earliest"',
+    )

@@ -1,0 +1,253 @@
+"""Who owns a partition, and what its state is. The store alone decides; every row counts exactly once.
+
+Each procedure is a generator of requests (`state/steps.py`); the letters point to the flaws in
+`docs/architecture.md` that a step is there for. Two guards carry everything:
+
+- a slot is filled by create-if-absent, and one's own bytes in it are the only proof of having filled it;
+- whoever filled a slot owns it only if a LIST after it is empty [A, B]. The newest manifest is never removed,
+  so a zombie that fills a slot long since used and pruned always sees something after it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sfd_stream.errors import FormatError
+from sfd_stream.state.manifest import (
+    Binding,
+    BlobRef,
+    Kind,
+    Manifest,
+    SnapshotRef,
+    blob_key,
+    blob_ref,
+    decode_manifest,
+    encode_manifest,
+    manifest_key,
+    manifests_prefix,
+    numbers_of,
+)
+from sfd_stream.state.steps import (
+    Answer,
+    CreateIfAbsent,
+    Fenced,
+    Put,
+    Refused,
+    Steps,
+    get,
+    get_many,
+    list_keys,
+    until_known,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclass(frozen=True)
+class Created:
+    manifest: Manifest
+
+
+@dataclass(frozen=True)
+class StillOwner:
+    """At the moment of asking, one's manifest was the newest."""
+
+
+# -- CREATE ----------------------------------------------------------------------------------------------
+
+
+def create(prefix: str, manifest: Manifest) -> Steps[Created | Fenced]:
+    """Fill the slot with exactly this manifest, or learn that it is somebody else's.
+
+    1. Create-if-absent. 2. Answer unknown or "exists" (which one's own retried write may cause): the slot's
+    content decides; an empty slot gets *the same bytes* again, never others. 3. Nothing may come after it.
+    """
+    key, data = manifest_key(prefix, manifest.number), encode_manifest(manifest)
+    while (yield CreateIfAbsent(key, data)) is not Answer.DONE:
+        found = yield from get(key)
+        if found == data:  # whole bytes, the nonce among them [G]
+            break
+        if found is not Answer.MISSING:
+            return Fenced(manifest.number)
+    if (yield from numbers_after(prefix, manifest.number)):
+        return Fenced(manifest.number)
+    return Created(manifest)
+
+
+def numbers_after(prefix: str, number: int) -> Steps[list[int]]:
+    keys = yield from list_keys(manifests_prefix(prefix), manifest_key(prefix, number))
+    return numbers_of(keys)
+
+
+def newest_number(prefix: str) -> Steps[int | None]:
+    """By a LIST of all; never by probing for the first free slot, which retention makes free again."""
+    numbers = numbers_of((yield from list_keys(manifests_prefix(prefix))))
+    return numbers[-1] if numbers else None
+
+
+# -- Checkpoint ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class NewState:
+    """A frozen state, ready to be stored. Bytes are written; a reference is to what the last manifest had."""
+
+    next_offset: int
+    leader_epoch: int | None
+    sketch: bytes | BlobRef | None
+    buffer: tuple[bytes | BlobRef, ...]
+    counters: Mapping[str, Any]
+    parameters: Mapping[str, Any]
+    snapshot: bytes | None
+    """The encoded snapshot if one is due, under the id `Manifest.next_state_id`."""
+
+
+def checkpoint(
+    prefix: str,
+    own: Manifest,
+    state: NewState,
+    *,
+    binding: Binding,
+    published: SnapshotRef | None,
+    nonce: str,
+    written_at_s: float,
+) -> Steps[Created | Fenced | Refused]:
+    """Make `state` durable as the successor of `own`: blobs, then the manifest, **the commit point**.
+
+    Every dead letter below its offset must be acknowledged before. `binding` is the topic's as of now: one
+    deleted and made again may have outgrown our position unseen. A nonce is for one call: once this has
+    begun, the next call needs another [G]; once a CREATE was sent, only this generator may go on with the
+    slot: stopped there, the owner must let the partition go.
+    """
+    refused = check_binding(own.binding, binding)
+    if refused is not None:
+        return refused
+    manifest, blobs = plan_checkpoint(
+        prefix, own, state, published=published, nonce=nonce, written_at_s=written_at_s
+    )
+    for key, data in blobs.items():
+        yield from until_known(Put(key, data))
+    return (yield from create(prefix, manifest))
+
+
+def plan_checkpoint(
+    prefix: str,
+    own: Manifest,
+    state: NewState,
+    *,
+    published: SnapshotRef | None,
+    nonce: str,
+    written_at_s: float,
+) -> tuple[Manifest, dict[str, bytes]]:
+    """The manifest to be, and the blobs to put before it, named for its slot [C]."""
+    made = own.next_state_id
+    blobs: dict[str, bytes] = {}
+
+    def stored(kind: str, data: bytes | BlobRef) -> BlobRef:
+        if isinstance(data, BlobRef):
+            return data
+        key = blob_key(prefix, made.number, made.epoch, nonce, kind)
+        blobs[key] = data
+        return blob_ref(key, data)
+
+    manifest = Manifest(
+        number=made.number,
+        epoch=made.epoch,
+        nonce=nonce,
+        parent=own.nonce,
+        kind=Kind.CHECKPOINT,
+        binding=own.binding,
+        next_offset=state.next_offset,
+        leader_epoch=state.leader_epoch,
+        sketch=None if state.sketch is None else stored("sketch", state.sketch),
+        buffer=tuple(stored(f"buffer-{i}", data) for i, data in enumerate(state.buffer)),
+        counters=state.counters,
+        parameters=state.parameters,
+        state_id=made,
+        due=own.due if state.snapshot is None else SnapshotRef(made, stored("snapshot", state.snapshot)),
+        published=published,
+        written_at_s=written_at_s,
+    )
+    return manifest, blobs
+
+
+# -- Publish (idempotent) --------------------------------------------------------------------------------
+
+
+def check_owner(prefix: str, own: Manifest) -> Steps[StillOwner | Fenced]:
+    """Asked just before a snapshot of `own` is produced: is it still the newest, and still what we wrote?
+
+    A LIST, not a look at slot n+1: retention may have emptied that one again, and a late duplicate of our
+    own create may have revived n, so that slots n and n+1 look as if nothing had happened. A zombie stopped
+    after this check can still produce [E]: readers drop it, a later publication heals the topic.
+    """
+    if (yield from numbers_after(prefix, own.number)):
+        return Fenced(own.number)
+    found = yield from get(manifest_key(prefix, own.number))
+    return StillOwner() if found == encode_manifest(own) else Fenced(own.number)
+
+
+# -- reading, with every check that needs no broker ----------------------------------------------------
+
+
+def read_manifest(prefix: str, number: int, *, where: str) -> Steps[Manifest | Refused]:
+    data = yield from get(manifest_key(prefix, number))
+    repair = f'run "sfd-stream checkpoint rollback {where}"'
+    if data is Answer.MISSING:
+        return Refused(f"checkpoint {number} of {where} is listed but can't be read", repair)
+    try:
+        manifest = decode_manifest(data)
+    except FormatError as error:
+        return Refused(f"checkpoint {number} of {where} can't be used: {error}", repair)
+    if manifest.number != number:
+        return Refused(f"checkpoint {number} of {where} says it is {manifest.number}", repair)
+    return manifest
+
+
+def check_binding(stored: Binding, wanted: Binding) -> Refused | None:
+    where = f"{wanted.topic}/{wanted.partition}"
+    names = (stored.group, stored.topic, stored.partition)
+    if names != (wanted.group, wanted.topic, wanted.partition):
+        return Refused(
+            f"the checkpoint found for {where} of group {wanted.group} belongs to "
+            f"{stored.topic}/{stored.partition} of group {stored.group}",
+            "set checkpoint.url to a place of its own",
+        )
+    if _differ(stored.cluster_id, wanted.cluster_id):
+        return Refused(
+            f"the checkpoint of {where} is of Kafka cluster {stored.cluster_id}, this is {wanted.cluster_id}",
+            f'connect to that cluster, or run "sfd-stream checkpoint reset {where} --to earliest"',
+        )
+    if _differ(stored.topic_id, wanted.topic_id):
+        return Refused(
+            f"topic {wanted.topic} was deleted and made again: the checkpoint of {where} is of topic id "
+            f"{stored.topic_id}, the topic's is {wanted.topic_id}",
+            f'run "sfd-stream checkpoint reset {where} --to earliest"',
+        )
+    return None
+
+
+def _differ(stored: str | None, wanted: str | None) -> bool:
+    return stored is not None and wanted is not None and stored != wanted
+
+
+def load_blobs(blobs: tuple[BlobRef, ...], *, number: int, where: str) -> Steps[tuple[bytes, ...] | Refused]:
+    """The bytes of each, verified against its reference."""
+    datas = yield from get_many(tuple(blob.key for blob in blobs))
+    good = []
+    for blob, data in zip(blobs, datas, strict=True):
+        if data is Answer.MISSING:
+            return bad_blob(number, where, f"{blob.key} is missing")
+        if not blob.matches(data):
+            return bad_blob(number, where, f"{blob.key} has a bad checksum")
+        good.append(data)
+    return tuple(good)
+
+
+def bad_blob(number: int, where: str, what: str) -> Refused:
+    return Refused(
+        f"checkpoint {number} of {where} can't be restored: {what}",
+        f'run "sfd-stream checkpoint rollback {where}"',
+    )

@@ -1,0 +1,192 @@
+"""What a person may do to a partition's state: go back to an older one, or start anew. Nothing is rewritten.
+
+Both append a manifest with a higher epoch, so a running owner is fenced and readers take the new state for
+newer; both copy blobs to names of the new slot, so that retention may go on removing the old ones [C]. Both
+work when the newest manifest can't be read: its epoch is then at most one more for each manifest since the
+last readable one, because no manifest but a repair raises it by more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from sfd_stream.state.manifest import (
+    Binding,
+    BlobRef,
+    Kind,
+    Manifest,
+    StateId,
+    blob_key,
+    blob_name_of,
+    blob_ref,
+    manifests_prefix,
+    numbers_of,
+)
+from sfd_stream.state.protocol import Created, create, load_blobs, read_manifest
+from sfd_stream.state.steps import Fenced, Put, Refused, Steps, list_keys, until_known
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclass(frozen=True)
+class Mark:
+    """Of one repair: where (topic/partition, for people), and what is new for every attempt."""
+
+    prefix: str
+    where: str
+    nonce: str
+    written_at_s: float
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where a reset begins; `output_epoch` is the highest that the output topic shows for this key [P]."""
+
+    binding: Binding
+    next_offset: int
+    leader_epoch: int | None
+    parameters: Mapping[str, Any]
+    output_epoch: int | None
+
+
+@dataclass(frozen=True)
+class _Survey:
+    numbers: list[int]
+    newest: Manifest | None
+    """The newest that can be read."""
+
+    @property
+    def slot(self) -> int:
+        return self.numbers[-1] + 1 if self.numbers else 1
+
+    @property
+    def parent(self) -> str | None:
+        if self.newest is None or self.newest.number + 1 != self.slot:
+            return None
+        return self.newest.nonce
+
+    def epoch_above(self, output_epoch: int | None) -> int:
+        """Above every epoch that any manifest can have, and above what readers have seen."""
+        shown = output_epoch or 0
+        if self.newest is None:
+            return shown + self.slot
+        return max(shown, self.newest.epoch + self.slot - self.newest.number - 1) + 1
+
+
+def rollback(mark: Mark, *, to: int | None = None) -> Steps[Created | Fenced | Refused]:
+    """A new manifest of an older state: that of `to`, or the newest good one before the newest."""
+    survey = yield from _survey(mark)
+    if survey.newest is None:
+        return Refused(
+            f"no checkpoint of {mark.where} can be read",
+            f'run "sfd-stream checkpoint reset {mark.where} --to earliest"',
+        )
+    found = yield from (_find_good(mark, survey) if to is None else _load_state(mark, to))
+    if isinstance(found, Refused):
+        return found
+    old, datas = found
+    epoch = survey.epoch_above(None)
+    copies = _copies(mark, survey.slot, epoch, old, datas)
+    return (yield from _append(mark, survey, replace(old, epoch=epoch, kind=Kind.ROLLBACK), copies))
+
+
+def reset(mark: Mark, start: Start, *, keep_sketch: bool) -> Steps[Created | Fenced | Refused]:
+    """A new manifest that reads from `start`, with an empty sketch or with the newest one's."""
+    survey = yield from _survey(mark)
+    epoch = survey.epoch_above(start.output_epoch)
+    blank = Manifest(
+        number=survey.slot,
+        epoch=epoch,
+        nonce=mark.nonce,
+        parent=None,
+        kind=Kind.RESET,
+        binding=start.binding,
+        next_offset=start.next_offset,
+        leader_epoch=start.leader_epoch,
+        sketch=None,
+        buffer=(),
+        counters={},
+        parameters=start.parameters,
+        state_id=StateId(epoch, survey.slot),
+        due=None,
+        published=None,
+        written_at_s=mark.written_at_s,
+    )
+    if not keep_sketch or not survey.numbers:
+        return (yield from _append(mark, survey, blank, {}))
+    found = yield from _load_state(mark, survey.numbers[-1])
+    if isinstance(found, Refused):
+        return found
+    old, datas = found
+    kept = replace(
+        blank, sketch=old.sketch, buffer=old.buffer, counters=old.counters, parameters=old.parameters
+    )
+    return (yield from _append(mark, survey, kept, _copies(mark, survey.slot, epoch, old, datas)))
+
+
+def _survey(mark: Mark) -> Steps[_Survey]:
+    numbers = numbers_of((yield from list_keys(manifests_prefix(mark.prefix))))
+    for number in reversed(numbers):
+        manifest = yield from read_manifest(mark.prefix, number, where=mark.where)
+        if isinstance(manifest, Manifest):
+            return _Survey(numbers, manifest)
+    return _Survey(numbers, None)
+
+
+def _find_good(mark: Mark, survey: _Survey) -> Steps[tuple[Manifest, tuple[bytes, ...]] | Refused]:
+    """The newest state older than the newest manifest's that loads in full."""
+    assert survey.newest is not None
+    readable = survey.newest.number == survey.numbers[-1]
+    below = survey.newest.state_id.number if readable else survey.newest.number + 1
+    for number in reversed(survey.numbers):
+        if number < below:
+            found = yield from _load_state(mark, number)
+            if not isinstance(found, Refused):
+                return found
+    return Refused(
+        f"no older checkpoint of {mark.where} is whole",
+        f'run "sfd-stream checkpoint reset {mark.where} --to earliest"',
+    )
+
+
+def _load_state(mark: Mark, number: int) -> Steps[tuple[Manifest, tuple[bytes, ...]] | Refused]:
+    manifest = yield from read_manifest(mark.prefix, number, where=mark.where)
+    if isinstance(manifest, Refused):
+        return manifest
+    datas = yield from load_blobs(manifest.state_references, number=number, where=mark.where)
+    return datas if isinstance(datas, Refused) else (manifest, datas)
+
+
+def _copies(
+    mark: Mark, slot: int, epoch: int, old: Manifest, datas: tuple[bytes, ...]
+) -> dict[str, tuple[BlobRef, bytes]]:
+    """Old key -> the reference to its copy, and the bytes."""
+    copies = {}
+    for index, (blob, data) in enumerate(zip(old.state_references, datas, strict=True)):
+        name = blob_name_of(blob.key)
+        kind = f"copy-{index}" if name is None else f"{name.kind.partition('-')[0]}-{index}"
+        copies[blob.key] = (blob_ref(blob_key(mark.prefix, slot, epoch, mark.nonce, kind), data), data)
+    return copies
+
+
+def _append(
+    mark: Mark, survey: _Survey, state: Manifest, copies: Mapping[str, tuple[BlobRef, bytes]]
+) -> Steps[Created | Fenced | Refused]:
+    for blob, data in copies.values():
+        yield from until_known(Put(blob.key, data))
+    newest = survey.newest
+    manifest = replace(
+        state,
+        number=survey.slot,
+        nonce=mark.nonce,
+        parent=survey.parent,
+        sketch=None if state.sketch is None else copies[state.sketch.key][0],
+        buffer=tuple(copies[blob.key][0] for blob in state.buffer),
+        state_id=StateId(state.epoch, survey.slot),
+        due=None,
+        published=None if newest is None else newest.published,
+        written_at_s=mark.written_at_s,
+    )
+    return (yield from create(mark.prefix, manifest))
