@@ -72,7 +72,9 @@ def microseconds_a_row(messages: Sequence[bytes], columns: Columns) -> float:
 def cases() -> dict[str, tuple[list[bytes], Columns]]:
     rows, mixed, fixed = made_rows(0), made_rows(0, spread=True), FixedColumns(D)
     single = RowBlock(rows.indptr, rows.indices, rows.values.astype(np.float32).astype(np.float64), D)
-    f32 = [encode_row(single.indices[a : a + NNZ], single.values[a : a + NNZ].astype(np.float32)) for a in rows.indptr[:-1]]
+    f32 = [
+        encode_row(single.indices[a : a + NNZ], single.values[a : a + NNZ].astype(np.float32)) for a in rows.indptr[:-1]
+    ]
     packed = list(encode_rows(rows))
     return {
         "packed rows, f64": (packed, fixed),

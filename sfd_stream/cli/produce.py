@@ -57,9 +57,7 @@ def produce(
         typer.Option(metavar="N,D,Z", help="N rows of the paper's generator: Z of D columns each."),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="The generator's seed.")] = 0,
-    kind: Annotated[
-        Kind | None, typer.Option("--as", help="What FILE is, when its name does not say.")
-    ] = None,
+    kind: Annotated[Kind | None, typer.Option("--as", help="What FILE is, when its name does not say.")] = None,
     topic: Annotated[str | None, typer.Option(help="The topic to fill.", show_default="input.topic")] = None,
     broker: Annotated[
         str | None,
@@ -148,9 +146,7 @@ def _target(
     short = [f"kafka.bootstrap.servers={broker}"] if broker else []
     properties, configured = load_kafka(config, environ=os.environ, overrides=[*(overrides or ()), *short])
     if not properties.get("bootstrap.servers"):
-        raise SettingsError(
-            "which broker? Give --broker HOST:PORT, --config FILE or SFD_KAFKA__BOOTSTRAP_SERVERS"
-        )
+        raise SettingsError("which broker? Give --broker HOST:PORT, --config FILE or SFD_KAFKA__BOOTSTRAP_SERVERS")
     name = topic or configured
     if name is None:
         raise SettingsError("which topic? Give --topic NAME, or --config FILE with input.topic")

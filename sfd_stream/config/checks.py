@@ -47,9 +47,7 @@ def _columns(settings: Settings) -> Iterator[Problem]:
     columns, d, ell = settings.input.columns, settings.sketch.d, settings.sketch.ell
     if columns == "growing":
         if d is not None and d > settings.input.d_max:
-            yield Problem(
-                ("sketch.d", "input.d_max"), f"must be at most input.d_max, which is {settings.input.d_max}"
-            )
+            yield Problem(("sketch.d", "input.d_max"), f"must be at most input.d_max, which is {settings.input.d_max}")
     elif d is None:
         yield Problem(("sketch.d", "input.columns"), f"is required when input.columns is {columns}")
     elif ell > d:
@@ -79,9 +77,7 @@ def _snapshots(settings: Settings) -> Iterator[Problem]:
                     "does nothing without snapshot.topic; set that too",
                 )
     elif snapshot.every_s is None and snapshot.every_rows is None:
-        yield Problem(
-            ("snapshot.every_s", "snapshot.every_rows"), "and snapshot.every_rows must not both be null"
-        )
+        yield Problem(("snapshot.every_s", "snapshot.every_rows"), "and snapshot.every_rows must not both be null")
 
 
 def _limits(settings: Settings) -> Iterator[Problem]:
@@ -100,8 +96,7 @@ def _limits(settings: Settings) -> Iterator[Problem]:
     if settings.sketch.buffer_max_bytes > settings.worker.memory_max_bytes:
         yield Problem(
             ("sketch.buffer_max_bytes", "worker.memory_max_bytes"),
-            "must be at most worker.memory_max_bytes, which is "
-            + show_size(settings.worker.memory_max_bytes),
+            "must be at most worker.memory_max_bytes, which is " + show_size(settings.worker.memory_max_bytes),
         )
 
 

@@ -39,9 +39,7 @@ OWNED: Final[Mapping[str, str]] = {
     "test.mock.num.brokers": "it would start a broker in every client; set bootstrap.servers instead",
     "default_topic_conf": "topic properties stand directly under kafka",
     "default.topic.config": "topic properties stand directly under kafka",
-    **dict.fromkeys(
-        ("logger", "opaque", "interceptors", "on_commit", "on_delivery", "msg_order_cmp"), _CALLBACK
-    ),
+    **dict.fromkeys(("logger", "opaque", "interceptors", "on_commit", "on_delivery", "msg_order_cmp"), _CALLBACK),
     **dict.fromkeys(("ssl_key", "ssl_certificate", "ssl_ca", "ssl_engine_callback_data"), _CALLBACK),
 }
 

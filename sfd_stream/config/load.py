@@ -70,8 +70,7 @@ def load_kafka(
     unknown = [line for given in newest.values() if (line := _unknown(given))]
     properties = {given.path[1]: given.value for given in newest.values() if given.path[0] == "kafka"}
     wrong = [
-        f"kafka.{name} {text} ({newest[f'kafka.{name}'].origin})"
-        for name, text in librdkafka.problems(properties)
+        f"kafka.{name} {text} ({newest[f'kafka.{name}'].origin})" for name, text in librdkafka.problems(properties)
     ]
     _raise_if_any([*sources.problems, *unknown, *wrong])
     topic = newest.get("input.topic")
@@ -95,18 +94,14 @@ def resolve(sources: Sources) -> Effective:
         if not bad.intersection(found.keys)
     )
     _raise_if_any(problems)
-    return Effective(
-        Settings.model_validate(_tree(good.values())), {key: given.origin for key, given in good.items()}
-    )
+    return Effective(Settings.model_validate(_tree(good.values())), {key: given.origin for key, given in good.items()})
 
 
 def _raise_if_any(problems: list[str]) -> None:
     if not problems:
         return
     head = "1 setting is wrong" if len(problems) == 1 else f"{len(problems)} settings are wrong"
-    raise SettingsError(
-        "\n".join([f"{head}:", *(f"  {line}" for line in problems)]), problems=tuple(problems)
-    )
+    raise SettingsError("\n".join([f"{head}:", *(f"  {line}" for line in problems)]), problems=tuple(problems))
 
 
 def _unknown(given: Given) -> str | None:
@@ -122,9 +117,7 @@ def _unknown(given: Given) -> str | None:
     if given.key in KEYS:
         return None
     nearest = difflib.get_close_matches(given.key, KEYS, n=1, cutoff=0.5) or _same_key(given)
-    hint = (
-        f"; did you mean {_spell_like(given, nearest[0])}?" if nearest else '; see "sfd-stream config show"'
-    )
+    hint = f"; did you mean {_spell_like(given, nearest[0])}?" if nearest else '; see "sfd-stream config show"'
     return f"{given.spelled} is not a setting{hint}" + _place(given)
 
 
@@ -170,9 +163,7 @@ def _build(good: Mapping[str, Given]) -> Settings:
         for name, field in model.model_fields.items():
             if field.is_required():
                 tree.setdefault(section, {}).setdefault(name, (field.examples or [None])[0])
-    parts: dict[str, Any] = {
-        name: model.model_validate(tree.get(name, {})) for name, model in SECTIONS.items()
-    }
+    parts: dict[str, Any] = {name: model.model_validate(tree.get(name, {})) for name, model in SECTIONS.items()}
     return Settings.model_construct(kafka=tree.get("kafka", {}), **parts)
 
 
@@ -222,11 +213,7 @@ def _explain(key: str, detail: ErrorDetails) -> str:
 
 
 def _instead_of(key: str, kind: str, value: Any) -> str:
-    if (
-        kind in ("missing", "bool_for_other")
-        or is_secret(key)
-        or not isinstance(value, str | int | float | None)
-    ):
+    if kind in ("missing", "bool_for_other") or is_secret(key) or not isinstance(value, str | int | float | None):
         return ""
     nearest = difflib.get_close_matches(str(value), _choices(key), n=1) if kind == "literal_error" else []
     return f", not {mask(key, value)!r}" + (f"; did you mean {nearest[0]}?" if nearest else "")

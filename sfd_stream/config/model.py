@@ -36,9 +36,7 @@ Columns = Annotated[int, Field(ge=1, le=_D_LIMIT)]
 class Section(BaseModel):
     """A part of the tree: frozen, closed, silent about secrets."""
 
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", hide_input_in_errors=True, coerce_numbers_to_str=True
-    )
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, coerce_numbers_to_str=True)
 
     @field_validator("*", mode="before")
     @classmethod
@@ -71,15 +69,11 @@ class InputSettings(Section):
         default="earliest",
         description="Where a partition starts that has neither a checkpoint nor a committed offset.",
     )
-    max_message_bytes: SizeBytes = Field(
-        default=16 * 2**20, description="A message larger than this is a bad message."
-    )
+    max_message_bytes: SizeBytes = Field(default=16 * 2**20, description="A message larger than this is a bad message.")
     max_message_nnz: Count = Field(
         default=1_000_000, description="A message with more non-zeros than this is a bad message."
     )
-    max_message_rows: Count = Field(
-        default=100_000, description="A message with more rows than this is a bad message."
-    )
+    max_message_rows: Count = Field(default=100_000, description="A message with more rows than this is a bad message.")
     max_name_bytes: SizeBytes = Field(
         default=256, description="A feature's name longer than this makes a bad message (hashed)."
     )
@@ -93,9 +87,7 @@ class InputSettings(Section):
         default=True,
         description="Whether to keep the first name seen for each column, to read directions by (hashed).",
     )
-    names_max: Count = Field(
-        default=100_000, description="The most names to keep for each partition (hashed)."
-    )
+    names_max: Count = Field(default=100_000, description="The most names to keep for each partition (hashed).")
 
 
 class SketchSettings(Section):
@@ -146,9 +138,7 @@ class CheckpointSettings(Section):
         default={},
         description="Options for the object store, like region or endpoint; put keys into the environment.",
     )
-    every_rows: Count = Field(
-        default=100_000, description="Write a checkpoint after this many rows of a partition."
-    )
+    every_rows: Count = Field(default=100_000, description="Write a checkpoint after this many rows of a partition.")
     every_s: Seconds = Field(
         default=30.0,
         description="Write a checkpoint when the oldest row that is not durable yet is this old.",
@@ -194,17 +184,13 @@ class SnapshotSettings(Section):
     column_sums: bool = Field(
         default=True, description="Whether snapshots carry the column sums, which centred PCA needs."
     )
-    column_names: bool = Field(
-        default=True, description="Whether snapshots carry the columns' names (hashed)."
-    )
+    column_names: bool = Field(default=True, description="Whether snapshots carry the columns' names (hashed).")
 
 
 class DeadLetterSettings(Section):
     """What happens to messages that are not rows."""
 
-    topic: Topic | None = Field(
-        default=None, description="The topic for bad messages; null stops at the first one."
-    )
+    topic: Topic | None = Field(default=None, description="The topic for bad messages; null stops at the first one.")
     max_share: Annotated[float, Field(gt=0, le=1)] = Field(
         default=0.1, description="Stop when more than this share of the messages in the window is bad."
     )

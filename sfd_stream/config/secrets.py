@@ -31,9 +31,7 @@ _SECRET_TEXTS: Final = (
         rf"\1{MASK}@",
     ),
     (
-        re.compile(
-            r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL
-        ),
+        re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL),
         MASK,
     ),
     (re.compile(r"\b(Bearer|Basic)\s+[A-Za-z0-9._~+/=-]{8,}", re.IGNORECASE), rf"\1 {MASK}"),
@@ -78,11 +76,7 @@ def mask(name: str, value: Any, known: frozenset[str] = frozenset()) -> Any:
     if isinstance(value, Mapping):
         return {key: mask(str(key), item, known) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return (
-            type(value)([mask(name, item, known) for item in value])
-            if type(value) in (list, tuple)
-            else value
-        )
+        return type(value)([mask(name, item, known) for item in value]) if type(value) in (list, tuple) else value
     return value
 
 

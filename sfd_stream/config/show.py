@@ -62,9 +62,7 @@ def example() -> str:
 
 
 def _comment(text: str) -> list[str]:
-    return textwrap.wrap(
-        text, _WIDTH, initial_indent="  # ", subsequent_indent="  # ", break_on_hyphens=False
-    )
+    return textwrap.wrap(text, _WIDTH, initial_indent="  # ", subsequent_indent="  # ", break_on_hyphens=False)
 
 
 def _required(field: FieldInfo) -> str:

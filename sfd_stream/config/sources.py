@@ -126,14 +126,10 @@ def _leaves(
     loader: _Loader, node: yaml.Node | None, path: tuple[str, ...], problems: list[str], name: str
 ) -> Iterator[tuple[tuple[str, ...], yaml.Node, int]]:
     """(path, node, line) of every value below the node."""
-    if node is None or (
-        isinstance(node, yaml.ScalarNode) and node.tag.endswith(":null") and _is_mapping_key(path)
-    ):
+    if node is None or (isinstance(node, yaml.ScalarNode) and node.tag.endswith(":null") and _is_mapping_key(path)):
         return  # an empty file, or a section with nothing in it
     if not isinstance(node, yaml.MappingNode):
-        problems.append(
-            f"{'.'.join(path) or name}: must hold `key: value` lines ({name}:{node.start_mark.line + 1})"
-        )
+        problems.append(f"{'.'.join(path) or name}: must hold `key: value` lines ({name}:{node.start_mark.line + 1})")
         return
     _find_duplicates(node, path, problems, name)
     loader.flatten_mapping(node)
@@ -143,9 +139,7 @@ def _leaves(
         if _is_mapping_key(below):
             yield from _leaves(loader, value_node, below, problems, name)
         elif isinstance(value_node, yaml.MappingNode) and path == ("kafka",):
-            problems.append(
-                f"{'.'.join(below)}: write the whole name as one key, like ssl.ca.location ({name}:{line})"
-            )
+            problems.append(f"{'.'.join(below)}: write the whole name as one key, like ssl.ca.location ({name}:{line})")
         else:
             yield below, value_node, line
 
@@ -156,9 +150,7 @@ def _find_duplicates(node: yaml.MappingNode, path: tuple[str, ...], problems: li
     for key_node, _ in node.value:
         key, line = str(key_node.value), key_node.start_mark.line + 1
         if key in lines:
-            problems.append(
-                f"{'.'.join((*path, key))}: given twice, first in line {lines[key]} ({name}:{line})"
-            )
+            problems.append(f"{'.'.join((*path, key))}: given twice, first in line {lines[key]} ({name}:{line})")
         lines.setdefault(key, line)
 
 

@@ -116,9 +116,7 @@ SizeBytes = Annotated[
         }
     ),
 ]
-Topic = Annotated[
-    str, AfterValidator(check_topic), Field(json_schema_extra={"pattern": f"^{_TOPIC.pattern}$"})
-]
+Topic = Annotated[str, AfterValidator(check_topic), Field(json_schema_extra={"pattern": f"^{_TOPIC.pattern}$"})]
 StoreUrl = Annotated[str, AfterValidator(check_store_url)]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 OpenMapping = Annotated[

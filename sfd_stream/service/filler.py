@@ -104,11 +104,7 @@ class Filler:
             self._producer.poll(min(left, _POLL_S))
 
     def _send(self, number: int, message: RowMessage) -> None:
-        place = (
-            {"key": str(number).encode()}
-            if self._keys == "hash"
-            else {"partition": number % self._partitions}
-        )
+        place = {"key": str(number).encode()} if self._keys == "hash" else {"partition": number % self._partitions}
         report = partial(self._reported, message.counts())
         while True:
             try:

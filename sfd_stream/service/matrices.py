@@ -39,9 +39,7 @@ def kind_of(path: Path) -> str:
         if path.suffix.lower() in suffixes:
             return kind
     endings = ", ".join(suffix for suffixes in KINDS.values() for suffix in suffixes)
-    raise SettingsError(
-        f"{path}: can't tell what is in it by its name ({endings}); say --as {'|'.join(KINDS)}"
-    )
+    raise SettingsError(f"{path}: can't tell what is in it by its name ({endings}); say --as {'|'.join(KINDS)}")
 
 
 def read_matrix(path: Path, kind: str) -> Iterator[Any]:

@@ -31,11 +31,7 @@ def ensure_topic(admin: Any, topic: str, partitions: int | None, *, sleep: Calla
 def _partitions_of(admin: Any, topic: str, *, ask_for_it: bool = False) -> int | None:
     """None while it is not there or lacks a leader. Listing all topics makes none; asking for one may."""
     try:
-        listed = (
-            admin.list_topics(topic, timeout=_TIMEOUT_S)
-            if ask_for_it
-            else admin.list_topics(timeout=_TIMEOUT_S)
-        )
+        listed = admin.list_topics(topic, timeout=_TIMEOUT_S) if ask_for_it else admin.list_topics(timeout=_TIMEOUT_S)
     except KafkaException as error:
         raise BrokerRefusedError(
             f"no broker answers within {_TIMEOUT_S:.0f} s ({error.args[0].str()}); check"
@@ -51,9 +47,7 @@ def _partitions_of(admin: Any, topic: str, *, ask_for_it: bool = False) -> int |
 def _create(admin: Any, topic: str, partitions: int | None) -> None:
     wanted = NewTopic(topic, num_partitions=partitions or _BROKER_DEFAULT, replication_factor=_BROKER_DEFAULT)
     try:
-        admin.create_topics([wanted], operation_timeout=_TIMEOUT_S, request_timeout=_TIMEOUT_S)[
-            topic
-        ].result()
+        admin.create_topics([wanted], operation_timeout=_TIMEOUT_S, request_timeout=_TIMEOUT_S)[topic].result()
     except KafkaException as error:
         cause = error.args[0]
         if cause.code() == KafkaError.TOPIC_ALREADY_EXISTS:

@@ -111,8 +111,7 @@ def _begin(wish: Wish[S]) -> Steps[_Found[S] | Refused]:
         return Refused(
             f"group {wish.binding.group} has committed offset {committed} of {wish.where}, "
             "but there is no checkpoint: its state is lost or lies elsewhere",
-            "set checkpoint.url to where it is, or run "
-            f'"sfd-stream checkpoint reset {wish.where} --to earliest"',
+            f'set checkpoint.url to where it is, or run "sfd-stream checkpoint reset {wish.where} --to earliest"',
         )
     log: LogFacts = yield AskLog()
     shown = yield AskOutputEpoch()
@@ -170,8 +169,7 @@ def judge_log(manifest: Manifest, log: LogFacts, where: str) -> Refused | None:
     offset = manifest.next_offset
     if offset < log.low:
         return Refused(
-            f"offsets {offset} to {log.low - 1} of {where} were removed by the topic's retention before they "
-            "were read",
+            f"offsets {offset} to {log.low - 1} of {where} were removed by the topic's retention before they were read",
             f'accept the loss by "sfd-stream checkpoint reset {where} --to earliest --keep-sketch"',
         )
     if offset > log.high:

@@ -124,9 +124,7 @@ def checkpoint(
     refused = check_binding(own.binding, binding)
     if refused is not None:
         return refused
-    manifest, blobs = plan_checkpoint(
-        prefix, own, state, published=published, nonce=nonce, written_at_s=written_at_s
-    )
+    manifest, blobs = plan_checkpoint(prefix, own, state, published=published, nonce=nonce, written_at_s=written_at_s)
     for key, data in blobs.items():
         yield from until_known(Put(key, data))
     return (yield from create(prefix, manifest))

@@ -120,9 +120,7 @@ def reset(mark: Mark, start: Start, *, keep_sketch: bool) -> Steps[Created | Fen
     if isinstance(found, Refused):
         return found
     old, datas = found
-    kept = replace(
-        blank, sketch=old.sketch, buffer=old.buffer, counters=old.counters, parameters=old.parameters
-    )
+    kept = replace(blank, sketch=old.sketch, buffer=old.buffer, counters=old.counters, parameters=old.parameters)
     return (yield from _append(mark, survey, kept, _copies(mark, survey.slot, epoch, old, datas)))
 
 

@@ -44,9 +44,7 @@ class Kept:
         return self.tops[-1].state_id.number
 
 
-def retain(
-    prefix: str, *, keep: int, own: Manifest | None = None, where: str
-) -> Steps[Removed | Fenced | Refused]:
+def retain(prefix: str, *, keep: int, own: Manifest | None = None, where: str) -> Steps[Removed | Fenced | Refused]:
     """Remove what is not kept: manifests first, ascending, one at a time, each confirmed [D]; then blobs.
 
     `own` is the caller's manifest, for an owner: he stops if there is a newer one. Without it (a person's

@@ -67,9 +67,7 @@ def key_part(text: str) -> str:
     """
     if not text:
         raise SettingsError("an empty name can't be part of a checkpoint's key")
-    encoded = "".join(
-        _encoded(byte, first=at == 0) for at, byte in enumerate(text.encode("utf-8", "surrogatepass"))
-    )
+    encoded = "".join(_encoded(byte, first=at == 0) for at, byte in enumerate(text.encode("utf-8", "surrogatepass")))
     if len(encoded) > PART_MAX_BYTES:
         raise SettingsError(
             f"the name {text[:40]!r}... takes {len(encoded)} bytes in a checkpoint's key, where at most "
@@ -88,13 +86,9 @@ def check_key(key: str) -> str:
     parts = key.split("/")
     bad = next((part for part in parts if not _is_safe(part)), None)
     if bad is not None:
-        raise StoreRefusedError(
-            f"{key!r} is no key of a checkpoint store: the part {bad!r} is not safe; use key_part"
-        )
+        raise StoreRefusedError(f"{key!r} is no key of a checkpoint store: the part {bad!r} is not safe; use key_part")
     if len(key) > KEY_MAX_BYTES:
-        raise StoreRefusedError(
-            f"the key {key[:80]!r}... has {len(key)} bytes, more than the {KEY_MAX_BYTES} allowed"
-        )
+        raise StoreRefusedError(f"the key {key[:80]!r}... has {len(key)} bytes, more than the {KEY_MAX_BYTES} allowed")
     return key
 
 

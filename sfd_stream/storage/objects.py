@@ -126,27 +126,21 @@ def open_s3(bucket: str, prefix: str, url: str, options: Mapping[str, str]) -> O
     # One request for one delete: S3's bulk delete is missing in many of its kin.
     config, client, retry = _split({"disable_bulk_delete": "true"} | dict(options))
     with _settings(url):
-        remote = S3Store(
-            bucket, prefix=prefix or None, config=config, client_options=client, retry_config=retry
-        )
+        remote = S3Store(bucket, prefix=prefix or None, config=config, client_options=client, retry_config=retry)
     return ObjectStore(remote, url)
 
 
 def open_gcs(bucket: str, prefix: str, url: str, options: Mapping[str, str]) -> ObjectStore:
     config, client, retry = _split(options)
     with _settings(url):
-        remote = GCSStore(
-            bucket, prefix=prefix or None, config=config, client_options=client, retry_config=retry
-        )
+        remote = GCSStore(bucket, prefix=prefix or None, config=config, client_options=client, retry_config=retry)
     return ObjectStore(remote, url)
 
 
 def open_azure(container: str, prefix: str, url: str, options: Mapping[str, str]) -> ObjectStore:
     config, client, retry = _split(options)
     with _settings(url):
-        remote = AzureStore(
-            container, prefix=prefix or None, config=config, client_options=client, retry_config=retry
-        )
+        remote = AzureStore(container, prefix=prefix or None, config=config, client_options=client, retry_config=retry)
     return ObjectStore(remote, url)
 
 
@@ -181,9 +175,7 @@ def _settings(url: str) -> Iterator[None]:
     try:
         yield
     except exceptions.UnknownConfigurationKeyError as error:
-        raise SettingsError(
-            f"{url}: {_first_line(error)}; see the store options in the documentation"
-        ) from None
+        raise SettingsError(f"{url}: {_first_line(error)}; see the store options in the documentation") from None
     except (exceptions.BaseError, ValueError, TypeError, OSError) as error:
         raise SettingsError(f"{url} can't be opened: {_first_line(error)}") from None
 

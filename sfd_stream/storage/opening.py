@@ -39,9 +39,7 @@ def open_store(url: str, options: Mapping[str, str] = _NO_OPTIONS) -> Store:
     if parts.scheme in _OBJECT_STORES:
         return _open_objects(parts, options, _OBJECT_STORES[parts.scheme])
     if options:
-        raise SettingsError(
-            f"{parts.scheme}:// takes no store options, but {', '.join(sorted(options))} is set"
-        )
+        raise SettingsError(f"{parts.scheme}:// takes no store options, but {', '.join(sorted(options))} is set")
     if parts.scheme == "file":
         return DiskStore(_folder(url, parts))
     return shared_memory_store(_memory_name(parts))
@@ -66,9 +64,7 @@ def _split(url: str) -> SplitResult:
             "checkpoint.url holds credentials; take them out and give them as store options or environment"
         )
     if parts.query or parts.fragment:
-        raise SettingsError(
-            "checkpoint.url has a part after ? or #; give it as a store option, or write %3F and %23"
-        )
+        raise SettingsError("checkpoint.url has a part after ? or #; give it as a store option, or write %3F and %23")
     return parts
 
 

@@ -29,8 +29,7 @@ _FRONT = struct.Struct("<8sII16sQQ")  # magic, version, zero, kind, payload leng
 _HEADER_BYTES = _FRONT.size + CHECKSUM_BYTES
 _LENGTH = struct.Struct("<Q")
 _DTYPES = {
-    name: np.dtype(name)
-    for name in ("|b1", "|u1", "|i1", "<u2", "<i2", "<u4", "<i4", "<u8", "<i8", "<f4", "<f8")
+    name: np.dtype(name) for name in ("|b1", "|u1", "|i1", "<u2", "<i2", "<u4", "<i4", "<u8", "<i8", "<f4", "<f8")
 }
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -197,9 +196,7 @@ def _read_array(place: Any, region: memoryview, end: int) -> tuple[str, Array, i
         count *= size
     stop = start + count * dtype.itemsize
     if start != _aligned(end) or stop > len(region):
-        raise FormatError(
-            f"array {name!r} of a checkpoint object lies at {start} to {stop}, outside its place"
-        )
+        raise FormatError(f"array {name!r} of a checkpoint object lies at {start} to {stop}, outside its place")
     fresh = _aligned_empty(count * dtype.itemsize)
     fresh[:] = np.frombuffer(region[start:stop], dtype=np.uint8)
     array = fresh.view(dtype).reshape(shape)

@@ -78,9 +78,7 @@ def _by_message(part: Part) -> zip[tuple[object, object, object]]:
     """Lengths, features and values of each message, sharing memory."""
     row_ends, entry_ends = np.cumsum(part.rows)[:-1], np.cumsum(part.nnz)[:-1]
     cut = np.split
-    return zip(
-        cut(part.lengths, row_ends), cut(part.features, entry_ends), cut(part.values, entry_ends), strict=True
-    )
+    return zip(cut(part.lengths, row_ends), cut(part.features, entry_ends), cut(part.values, entry_ends), strict=True)
 
 
 def _outside(part: Part, end: int) -> Faults:
@@ -104,8 +102,7 @@ def _bad_values(part: Part) -> Faults:
     too_large = f"a value above {VALUE_MAX:g} in magnitude: its square would overflow"
     faults = {place: bad(Reason.TOO_LARGE, too_large) for place, _ in _first_marked(part, large)}
     not_finite = {
-        place: bad(Reason.NOT_FINITE, "a value is NaN or infinite")
-        for place, _ in _first_marked(part, infinite)
+        place: bad(Reason.NOT_FINITE, "a value is NaN or infinite") for place, _ in _first_marked(part, infinite)
     }
     return faults | not_finite
 

@@ -97,9 +97,7 @@ class _Reader:
             first = self._unpacker.unpack()
             piece = self._integer_map(first, pairs) if type(first) is int else self._named(first, pairs)
         if self._unpacker.tell() != len(self._message):
-            raise bad(
-                Reason.MALFORMED, f"the map ends at byte {self._unpacker.tell()} of {len(self._message)}"
-            )
+            raise bad(Reason.MALFORMED, f"the map ends at byte {self._unpacker.tell()} of {len(self._message)}")
         return piece
 
     def _integer_map(self, first: int, pairs: int) -> Piece:
@@ -177,9 +175,7 @@ class _Reader:
         if len(values) != nnz:
             raise bad(Reason.BAD_LENGTH, f"{len(values)} values for {nnz} indices")
         if not set(map(type, values)) <= _NUMBERS:
-            raise bad(
-                Reason.BAD_TYPE, f"a value is a {_names(set(map(type, values)) - _NUMBERS)}, not a number"
-            )
+            raise bad(Reason.BAD_TYPE, f"a value is a {_names(set(map(type, values)) - _NUMBERS)}, not a number")
         return np.array(values, dtype=np.float64)
 
     def _lengths(self, pointers: Any, nnz: int) -> Int:

@@ -134,9 +134,7 @@ def _values(joined: Joined, messages: Int, at: Int, nnz: Int) -> tuple[Float, Ma
     fits = at <= end
     at = np.minimum(at, end)
     start, size, known = _array(joined, at + 2)
-    fits &= np.where(
-        with_values, known & joined.has(at, b"\xa1v") & (size == nnz) & (start <= end), at == end
-    )
+    fits &= np.where(with_values, known & joined.has(at, b"\xa1v") & (size == nnz) & (start <= end), at == end)
     values = np.ones(int(nnz.sum()))
     doubles = fits & with_values & (end - start == nnz * 9)
     mixed = fits & with_values & ~doubles
@@ -157,9 +155,7 @@ def _doubles(joined: Joined, messages: Int, start: Int, nnz: Int) -> tuple[Float
 def _mixed(joined: Joined, messages: Int, start: Int, nnz: Int) -> tuple[Float, Mask]:
     walk = _walk(joined, start, nnz)
     kinds = joined.buffer.take(walk.places, mode="clip")
-    values = kinds.astype(np.int8).astype(
-        np.float64
-    )  # the one-byte integers, of both signs, are their own kind
+    values = kinds.astype(np.int8).astype(np.float64)  # the one-byte integers, of both signs, are their own kind
     for kind, dtype in _NUMBERS.items():
         which = np.flatnonzero(kinds == kind)
         if len(which):

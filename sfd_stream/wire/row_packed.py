@@ -114,9 +114,7 @@ def _part(joined: Joined, layout: _Layout, width: int) -> Part:
     chosen = np.flatnonzero(layout.width == width)
     messages, nnz, first = layout.messages[chosen], layout.nnz[chosen], layout.indices[chosen]
     indices = np.frombuffer(joined.slices(messages, first, first + (nnz << 2)), dtype="<u4")
-    return Part.of_single_rows(
-        messages, nnz, indices, _values(joined, messages, layout.values[chosen], nnz, width)
-    )
+    return Part.of_single_rows(messages, nnz, indices, _values(joined, messages, layout.values[chosen], nnz, width))
 
 
 def _values(joined: Joined, messages: Int, start: Int, nnz: Int, width: int) -> Float:

@@ -13,7 +13,7 @@ import numpy as np
 
 from sfd_stream.errors import RowDecodeError
 from sfd_stream.sketch.rows import VALUE_MAX, Int, RowBlock, canonical
-from sfd_stream.wire.columns import Columns, FixedColumns, Growth, GrowingColumns, HashedColumns
+from sfd_stream.wire.columns import Columns, FixedColumns, GrowingColumns, Growth, HashedColumns
 from sfd_stream.wire.row_content import Faults, checked, feature_at, merged, placed_in
 from sfd_stream.wire.row_encode import encode_row, encode_rows
 from sfd_stream.wire.row_general import Piece, part_of, read_message
@@ -59,9 +59,7 @@ def decode(values: Sequence[bytes], columns: Columns, limits: RowLimits = _DEFAU
     columns, growth = _taught(columns, block, placed, parts)
     rows_of_message = np.zeros(len(values), dtype=np.int64)
     rows_of_message[placed.messages] = placed.rows
-    return DecodedBatch(
-        replace(block, d=columns.d), rows_of_message, tuple(sorted(faults.items())), columns, growth
-    )
+    return DecodedBatch(replace(block, d=columns.d), rows_of_message, tuple(sorted(faults.items())), columns, growth)
 
 
 def decode_one(value: bytes, columns: Columns, limits: RowLimits = _DEFAULT_LIMITS) -> DecodedBatch:

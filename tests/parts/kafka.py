@@ -88,9 +88,7 @@ class Broker:
 
     def delete_records(self, name: str, partition: int, below_offset: int) -> None:
         where = TopicPartition(name, partition, below_offset)
-        self.admin.list_topics(
-            name, timeout=10
-        )  # a long-lived client is fenced after a broker's restart without it
+        self.admin.list_topics(name, timeout=10)  # a long-lived client is fenced after a broker's restart without it
         self.admin.delete_records([where])[where].result(30)
 
     def produce(
@@ -279,9 +277,7 @@ class ContainerBroker(Broker):
         from testcontainers.core.container import DockerContainer
 
         (port,) = free_ports(1)
-        settings = broker_properties(
-            port=9092, controller_port=9093, logs=Path("/tmp/kraft-logs")
-        )  # in the container
+        settings = broker_properties(port=9092, controller_port=9093, logs=Path("/tmp/kraft-logs"))  # in the container
         settings["listeners"] = "PLAINTEXT://0.0.0.0:9092,CONTROLLER://127.0.0.1:9093"
         settings["advertised.listeners"] = f"PLAINTEXT://127.0.0.1:{port}"
         container = DockerContainer(IMAGE).with_bind_ports(9092, port)

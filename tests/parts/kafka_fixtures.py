@@ -76,14 +76,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    without = [
-        report for report in terminalreporter.stats.get("skipped", []) if _REASON in str(report.longrepr)
-    ]
+    without = [report for report in terminalreporter.stats.get("skipped", []) if _REASON in str(report.longrepr)]
     if without:
         reason = str(without[0].longrepr).partition(_REASON + ": ")[2].rstrip("')")
-        terminalreporter.write_line(
-            f"{len(without)} tests need a real Kafka and were skipped: {reason}", yellow=True
-        )
+        terminalreporter.write_line(f"{len(without)} tests need a real Kafka and were skipped: {reason}", yellow=True)
 
 
 def _or_without(start: Callable[[], Broker]) -> Broker:

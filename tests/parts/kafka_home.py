@@ -25,9 +25,7 @@ if TYPE_CHECKING:
 VERSION = "4.3.1"
 MISSING = "Java 17 and Maven (mvn), or Docker; or set SFD_TEST_BOOTSTRAP to the address of a Kafka for tests"
 JVM_FLAGS = ("-Xms128m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:-UsePerfData")
-QUICK_FLAGS = (
-    "-XX:TieredStopAtLevel=1",
-)  # a short-lived broker gains by it; with TLS it is ten times slower
+QUICK_FLAGS = ("-XX:TieredStopAtLevel=1",)  # a short-lived broker gains by it; with TLS it is ten times slower
 
 _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>
@@ -117,9 +115,7 @@ class KafkaHome:
         shutil.copytree(self.formatted, logs)
         meta = logs / "meta.properties"
         lines = meta.read_text().splitlines()
-        renewed = [
-            f"cluster.id={new_cluster_id()}" if line.startswith("cluster.id=") else line for line in lines
-        ]
+        renewed = [f"cluster.id={new_cluster_id()}" if line.startswith("cluster.id=") else line for line in lines]
         meta.write_text("\n".join(renewed) + "\n")
 
     def ready(self) -> bool:

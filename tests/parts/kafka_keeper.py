@@ -48,9 +48,7 @@ def _start_keeper(controller: int, address: Path) -> None:
     deadline = time.monotonic() + ASK_TIMEOUT_S
     while not address.exists():
         if keeper.poll() is not None or time.monotonic() > deadline:
-            raise NoKafkaError(
-                f"the keeper of the tests' broker ended with {keeper.poll()}; its words are above"
-            )
+            raise NoKafkaError(f"the keeper of the tests' broker ended with {keeper.poll()}; its words are above")
         time.sleep(0.05)
     keeper.returncode = 0  # it is the controller's now: no warning about a child that still runs
 

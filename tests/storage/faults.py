@@ -101,9 +101,7 @@ class FaultyStore:
         return found
 
     def list(self, prefix: str, *, start_after: str | None = None) -> list[str]:
-        found: list[str] = self._call(
-            Call("list", prefix), lambda: self.inner.list(prefix, start_after=start_after)
-        )
+        found: list[str] = self._call(Call("list", prefix), lambda: self.inner.list(prefix, start_after=start_after))
         return found
 
     def delete(self, key: str) -> None:

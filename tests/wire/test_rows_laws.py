@@ -111,7 +111,9 @@ anything = st.recursive(
 msgpack_messages = st.builds(msgpack.packb, anything)
 messages = st.one_of(row_messages(), row_messages(), mutated_messages(), st.binary(max_size=30), msgpack_messages)
 batches = st.lists(messages, max_size=12)
-modes = st.sampled_from([FIXED, GrowingColumns(1, 55), HashedColumns(16, 3, names_max=9), HashedColumns(7, keep_names=False)])
+modes = st.sampled_from(
+    [FIXED, GrowingColumns(1, 55), HashedColumns(16, 3, names_max=9), HashedColumns(7, keep_names=False)]
+)
 
 
 # -- what is compared -----------------------------------------------------------------------------------------------
