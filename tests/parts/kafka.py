@@ -61,6 +61,7 @@ class Broker:
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
         self._admin: AdminClient | None = None
+        self._producer: Producer | None = None
 
     @property
     def admin(self) -> AdminClient:
@@ -68,6 +69,14 @@ class Broker:
             # Tests provoke what it would complain of.
             self._admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
         return self._admin
+
+    @property
+    def producer(self) -> Producer:
+        if self._producer is None:
+            settings = {"bootstrap.servers": self.bootstrap, "enable.idempotence": True, "linger.ms": 0}
+            # Silent: "coordinator load in progress" on a fresh broker is harmless.
+            self._producer = Producer({**settings, "log_level": 0})
+        return self._producer
 
     def create_topic(
         self, *, partitions: int = 1, config: Mapping[str, str] | None = None, name: str | None = None
@@ -101,8 +110,7 @@ class Broker:
         headers: Sequence[tuple[str, bytes | None]] | None = None,
     ) -> None:
         """Appends the values in order, each acknowledged before this returns."""
-        settings = {"bootstrap.servers": self.bootstrap, "enable.idempotence": True, "log_level": 0}
-        producer = Producer(settings)  # silent: a fresh broker's "coordinator load in progress" is harmless
+        producer = self.producer
         failures: list[KafkaError] = []
         for value in values:
             producer.produce(
@@ -150,7 +158,7 @@ class Broker:
         raise NotImplementedError(f"a {self.kind} broker is not ours to restart")
 
     def close(self) -> None:
-        self._admin = None
+        self._admin = self._producer = None
 
     def __enter__(self) -> Self:
         return self
@@ -207,7 +215,7 @@ class LocalBroker(Broker):
         return path.read_text(errors="replace") if path.exists() else ""
 
     def restart(self) -> None:
-        """Starts it (after `kill` if it runs) on the same port and folder; waits until partitions have leaders."""
+        """Starts it, after `kill` if it runs, on the same port and folder; waits for leaders."""
         self.kill()
         java = self._home.java("kafka.Kafka", str(self._folder / "server.properties"), flags=self._flags)
         with (self._folder / "broker.log").open("ab") as log:

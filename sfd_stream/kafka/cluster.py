@@ -1,0 +1,92 @@
+"""Questions about a cluster and a topic, asked beside the stream. Each is asked until answered or out of time."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import TimeoutError as NoAnswerError
+from typing import TYPE_CHECKING, Any
+
+from confluent_kafka import KafkaException, TopicCollection
+from confluent_kafka.admin import AdminClient
+
+from sfd_stream.errors import BrokerRefusedError
+from sfd_stream.kafka.faults import Fault, Hooks, address, error_of, fault_of, refusal, refuse_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+_BUILT_IN = "mockCluster"  # how the built-in broker's cluster id begins
+
+
+class Cluster:
+    """Keeps one AdminClient: one that is not kept answers `_DESTROY`."""
+
+    def __init__(self, properties: Mapping[str, Any], topic: str, hooks: Hooks) -> None:
+        self._properties = properties
+        self._topic = topic
+        try:
+            self._admin = AdminClient({**properties, **hooks.as_properties(properties)})
+        except KafkaException as exception:
+            refuse_settings(exception, properties)
+
+    def cluster_id(self, timeout_s: float) -> str:
+        found: str = self._ask(
+            lambda left_s: self._admin.list_topics(self._topic, timeout=left_s), timeout_s
+        ).cluster_id
+        return found
+
+    def topic_id(self, timeout_s: float) -> str | None:
+        """The topic's own id, which a topic of the same name made later does not have."""
+        if self.cluster_id(timeout_s).startswith(_BUILT_IN):
+            return None  # it has no controller to ask
+
+        def question(left_s: float) -> Any:
+            asked = self._admin.describe_topics(TopicCollection([self._topic]), request_timeout=left_s)
+            return asked[self._topic].result(left_s)
+
+        return str(self._ask(question, timeout_s).topic_id)
+
+    def topic_exists(self, timeout_s: float) -> bool:
+        return self._metadata(timeout_s) is not None
+
+    def partition_count(self, timeout_s: float) -> int:
+        topic = self._metadata(timeout_s)
+        if topic is None:
+            raise self._no_topic()
+        return len(topic.partitions)
+
+    def _metadata(self, timeout_s: float) -> Any:
+        """The topic's metadata; None if it is not there."""
+        topics = self._ask(
+            lambda left_s: self._admin.list_topics(self._topic, timeout=left_s), timeout_s
+        ).topics
+        topic = topics.get(self._topic)
+        if topic is None or (topic.error is not None and fault_of(topic.error) is Fault.UNKNOWN_TOPIC):
+            return None
+        if topic.error is not None and fault_of(topic.error) is Fault.REFUSED:
+            raise refusal(topic.error, self._properties)
+        return topic
+
+    def _no_topic(self) -> BrokerRefusedError:
+        where = address(self._properties)
+        return BrokerRefusedError(f"topic {self._topic} is not there at {where}: create it, or name another")
+
+    def _ask(self, question: Callable[[float], Any], timeout_s: float) -> Any:
+        deadline = time.monotonic() + timeout_s
+        while True:
+            try:
+                return question(max(deadline - time.monotonic(), 0.05))
+            except KafkaException as exception:
+                error = error_of(exception)
+                fault = fault_of(error)
+                if fault is Fault.REFUSED:
+                    raise refusal(error, self._properties) from None
+                if fault is Fault.UNKNOWN_TOPIC:
+                    raise self._no_topic() from None
+                words = error.name()
+            except NoAnswerError:
+                words = "no answer"
+            if time.monotonic() >= deadline:
+                where = address(self._properties)
+                raise TimeoutError(f"{where} did not answer within {timeout_s:g} s ({words})")
+            time.sleep(0.05)

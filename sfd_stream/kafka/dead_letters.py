@@ -1,0 +1,176 @@
+"""Messages that are not rows: put aside with their original bytes, and counted, so that the stream can go on.
+
+A dead letter is at least once: after a replay it may be there twice, told by topic id, partition and offset in its
+headers. A checkpoint waits until every dead letter below its offset is acknowledged; one that failed is sent again, so
+that no bad message is forgotten before it is safe.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from sfd_stream.errors import BrokerRefusedError, TooManyBadMessagesError
+from sfd_stream.kafka.sink import TOO_LARGE, Ticket
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from datetime import datetime
+
+    from sfd_stream.kafka.records import Headers, Record
+
+ATTEMPTS = 3  # each of which the client retries by itself for delivery.timeout.ms
+_PREFIX = "sfd-"
+
+
+class Publisher(Protocol):
+    """What is needed of a Sink."""
+
+    def publish(
+        self, topic: str, key: bytes | None, value: bytes | None, headers: Iterable[tuple[str, bytes | None]]
+    ) -> Ticket | None: ...
+
+    def poll(self, timeout_s: float) -> int: ...
+
+
+@dataclass(slots=True)
+class _Letter:
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+    ticket: Ticket | None = None
+    attempts: int = 0
+
+
+class DeadLetters:
+    """`send` never waits for the broker; `acknowledged` tells when a checkpoint may go on."""
+
+    def __init__(self, sink: Publisher, topic: str, *, source_topic: str, source_topic_id: str | None) -> None:
+        self.topic = topic
+        self._sink = sink
+        self._source = (("topic", source_topic), ("topic-id", source_topic_id or ""))
+        self._open: dict[int, deque[_Letter]] = {}
+
+    def send(self, record: Record, reason: str, at: datetime) -> None:
+        """Puts a record aside. `reason` is the decoder's word, `at` the time now."""
+        ours = (
+            ("reason", reason),
+            *self._source,
+            ("partition", str(record.partition)),
+            ("offset", str(record.offset)),
+            ("time", at.isoformat()),
+        )
+        # A dead letter read back in and bad again keeps the story of its first death under the same names, first.
+        headers = (*record.headers, *((_PREFIX + name, text.encode()) for name, text in ours))
+        letter = _Letter(record.offset, record.key, record.value, headers)
+        self._open.setdefault(record.partition, deque()).append(letter)
+        self._try(letter)
+
+    def acknowledged(self, partition: int, below_offset: int) -> bool:
+        """Whether every dead letter of the partition below the offset is safe. Ask again after the sink was polled."""
+        letters = self._open.get(partition)
+        if letters is None:
+            return True
+        self._open[partition] = letters = deque(letter for letter in letters if not self._settle(letter))
+        return not any(letter.offset < below_offset for letter in letters)
+
+    def unacknowledged(self) -> int:
+        return sum(map(len, self._open.values()))
+
+    def forget(self, partition: int) -> None:
+        """On revoke and lost: the next owner meets the same records again."""
+        self._open.pop(partition, None)
+
+    def _settle(self, letter: _Letter) -> bool:
+        ticket = letter.ticket
+        if ticket is not None and ticket.delivered:
+            return True
+        if ticket is not None and ticket.error == TOO_LARGE:
+            self._drop_value(letter)
+        elif ticket is not None and ticket.error is not None and letter.attempts >= ATTEMPTS:
+            raise BrokerRefusedError(
+                f"dead-letter topic {self.topic} does not take the message at offset {letter.offset}"
+                f" after {ATTEMPTS} attempts ({ticket.error}): check that it exists and may be written"
+            )
+        if ticket is None or ticket.done:
+            self._try(letter)
+        return False
+
+    def _drop_value(self, letter: _Letter) -> None:
+        if letter.value is None:
+            raise BrokerRefusedError(
+                f"dead-letter topic {self.topic} does not take the key and headers of the message at offset"
+                f" {letter.offset}, even without its value: raise the topic's max.message.bytes"
+            )
+        size = str(len(letter.value)).encode()
+        letter.value, letter.attempts = None, 0
+        letter.headers = (*letter.headers, (_PREFIX + "value-dropped", size))
+
+    def _try(self, letter: _Letter) -> None:
+        letter.attempts += 1
+        letter.ticket = self._sink.publish(self.topic, letter.key, letter.value, letter.headers)
+        if letter.ticket is None:  # the queue is full; tried again when next asked about
+            letter.attempts -= 1
+            self._sink.poll(0.0)
+
+
+class BadMessageGauge:
+    """Says when bad messages are too many to be an accident. Counts only, no clock.
+
+    One gauge per worker: a producer gone bad reaches all partitions, and a worker's decision to stop is for all of them.
+    The share is of the last `window` messages and is judged only once that many were seen; the run is of consecutive
+    bad messages in the order in which the worker decoded them. Tombstones are neither good nor bad.
+    """
+
+    def __init__(self, *, max_share: float, window: int, max_consecutive: int) -> None:
+        self._max_bad = max_share * window
+        self._max_share = max_share
+        self._window = window
+        self._max_consecutive = max_consecutive
+        self._runs: deque[tuple[bool, int]] = deque()  # (bad, how many): short while nearly all are good
+        self._seen = 0
+        self._bad = 0
+        self._consecutive = 0
+
+    def good(self, count: int) -> None:
+        """`count` good messages in a row."""
+        if count > 0:
+            self._consecutive = 0
+            self._count(False, count)
+
+    def bad(self, reason: str, place: str) -> None:
+        """One bad message; raises TooManyBadMessagesError past either limit."""
+        self._consecutive += 1
+        self._count(True, 1)
+        if self._consecutive > self._max_consecutive:
+            raise TooManyBadMessagesError(
+                f"{self._consecutive} bad messages in a row, more than dead_letters.max_consecutive ="
+                f" {self._max_consecutive}; the last is {place} ({reason}): mend the producer, or raise the limit"
+            )
+        if self._seen >= self._window and self._bad > self._max_bad:
+            raise TooManyBadMessagesError(
+                f"{self._bad} of the last {self._window} messages are bad, more than dead_letters.max_share ="
+                f" {self._max_share:g}; the last is {place} ({reason}): mend the producer, or raise the limit"
+            )
+
+    def _count(self, bad: bool, count: int) -> None:
+        if self._runs and self._runs[-1][0] == bad:
+            self._runs[-1] = (bad, self._runs[-1][1] + count)
+        else:
+            self._runs.append((bad, count))
+        self._seen += count
+        self._bad += count if bad else 0
+        while self._seen > self._window:
+            self._forget_oldest(self._seen - self._window)
+
+    def _forget_oldest(self, excess: int) -> None:
+        bad, count = self._runs[0]
+        gone = min(count, excess)
+        if gone == count:
+            self._runs.popleft()
+        else:
+            self._runs[0] = (bad, count - gone)
+        self._seen -= gone
+        self._bad -= gone if bad else 0

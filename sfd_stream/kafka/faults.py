@@ -1,0 +1,115 @@
+"""What the broker said, sorted by what a worker does about it. Pure: no clock, no client.
+
+PASSING       wait: the client tries again by itself (brokers down, leaders moving)
+REFUSED       waiting does not help (rights, credentials, fatal): exit 5
+OUTSIDE_LOG   the position is not in the log any more, or not yet: exit 3
+UNKNOWN_TOPIC no such topic: for good only if it stays so, since a restarting broker says it too
+EXPELLED      this member polled too late and its partitions are gone
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from confluent_kafka import KafkaError, KafkaException
+
+from sfd_stream.errors import BrokerRefusedError, SettingsError
+from sfd_stream.kafka.properties import redacted
+
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+
+class Fault(Enum):
+    PASSING = "passing"
+    REFUSED = "refused"
+    OUTSIDE_LOG = "outside the log"
+    UNKNOWN_TOPIC = "unknown topic"
+    EXPELLED = "expelled"
+
+
+@dataclass(frozen=True)
+class Hooks:
+    """What a client tells its owner besides messages. Called by the thread that polls it."""
+
+    logger: logging.Logger = field(default_factory=lambda: logging.getLogger("sfd_stream.kafka"))
+    on_statistics: Callable[[str], None] | None = None  # librdkafka's JSON, every statistics.interval.ms
+    oauth_token: Callable[[str], tuple[str, float]] | None = (
+        None  # config -> (token, seconds since the epoch)
+    )
+
+    def as_properties(self, properties: Mapping[str, Any]) -> dict[str, Any]:
+        found: dict[str, Any] = {"logger": self.logger}
+        if self.on_statistics is not None:
+            found["stats_cb"] = self.on_statistics
+            found["statistics.interval.ms"] = properties.get("statistics.interval.ms", 5_000)
+        if self.oauth_token is not None:
+            found["oauth_cb"] = self.oauth_token
+        return found
+
+
+_WORDS = {
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: "no right to the topic: grant READ (input) or WRITE (output) and DESCRIBE",
+    KafkaError.GROUP_AUTHORIZATION_FAILED: "no right to the consumer group: grant READ on it",
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED: "no right to the cluster: grant IDEMPOTENT_WRITE or what it asks for",
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "no right to the transactional id: grant WRITE on it",
+    KafkaError._AUTHENTICATION: "the broker does not know these credentials: check the sasl.* or ssl.* properties",
+    KafkaError.SASL_AUTHENTICATION_FAILED: "the broker does not know these credentials: check the sasl.* properties",
+    KafkaError.UNSUPPORTED_SASL_MECHANISM: "the broker does not offer this sasl.mechanisms",
+    KafkaError.ILLEGAL_SASL_STATE: "the listener does not want SASL: check security.protocol",
+    KafkaError.FENCED_INSTANCE_ID: "another member has the same group.instance.id: give each worker its own",
+    KafkaError.UNRELEASED_INSTANCE_ID: "another member has the same group.instance.id: give each worker its own",
+    KafkaError.INVALID_SESSION_TIMEOUT: "session.timeout.ms is outside what the broker allows",
+    KafkaError.INCONSISTENT_GROUP_PROTOCOL: "members of the group use other assignment strategies or protocols",
+    KafkaError.INVALID_GROUP_ID: "the broker does not take this group.id",
+    KafkaError.GROUP_MAX_SIZE_REACHED: "the group has as many members as the broker allows",
+    KafkaError.UNSUPPORTED_VERSION: "the broker is too old for what was asked",
+    KafkaError.UNSUPPORTED_ASSIGNOR: "the broker does not know this group.remote.assignor",
+    KafkaError.UNSUPPORTED_COMPRESSION_TYPE: "messages are compressed in a way that this client can't read",
+    KafkaError._NOT_IMPLEMENTED: "messages are stored in a way that this client can't read",
+    KafkaError._BAD_COMPRESSION: "a message can't be decompressed: the log is damaged there",
+    KafkaError._BAD_MSG: "a message fails its checksum: the log is damaged there",
+    KafkaError._CRIT_SYS_RESOURCE: "the machine has no more memory, threads or files for the client",
+}
+_OUTSIDE = {KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._LOG_TRUNCATION}
+_NO_TOPIC = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION}
+
+
+def fault_of(error: KafkaError) -> Fault:
+    """Whatever is not known to be for good may pass: stopping a stream on a guess is worse than a counted wait."""
+    code = error.code()
+    if code == KafkaError._MAX_POLL_EXCEEDED:
+        return Fault.EXPELLED
+    if code in _OUTSIDE:
+        return Fault.OUTSIDE_LOG
+    if code in _NO_TOPIC:
+        return Fault.UNKNOWN_TOPIC
+    if error.fatal() or code in _WORDS:
+        return Fault.REFUSED
+    return Fault.PASSING
+
+
+def refusal(error: KafkaError, properties: Mapping[str, Any]) -> BrokerRefusedError:
+    """The error to raise, in words that say what to do."""
+    advice = _WORDS.get(error.code(), "the client can't go on after a fatal error: start it again")
+    said = redacted(error.str(), properties)
+    return BrokerRefusedError(f"{address(properties)} refused: {advice} ({error.name()}: {said})")
+
+
+def address(properties: Mapping[str, Any]) -> str:
+    return str(properties.get("bootstrap.servers") or properties.get("metadata.broker.list"))
+
+
+def error_of(exception: KafkaException) -> KafkaError:
+    error: KafkaError = exception.args[0]
+    return error
+
+
+def refuse_settings(exception: KafkaException, properties: Mapping[str, Any]) -> NoReturn:
+    """A client that can't be made: librdkafka names the property; the value may be a secret."""
+    said = redacted(error_of(exception).str(), properties)
+    raise SettingsError(f"kafka: {said}") from None

@@ -1,0 +1,133 @@
+"""Records, and what one poll gave of a partition. No Python object is made for a record that nobody asks about."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from confluent_kafka import Message
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+Headers = tuple[tuple[str, bytes | None], ...]
+_NO_EPOCH = (None, -1)
+
+
+class Start(NamedTuple):
+    """Where reading begins. With the leader epoch of the last record read, a truncated log is noticed."""
+
+    offset: int
+    leader_epoch: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    partition: int
+    offset: int
+    value: bytes | None
+    key: bytes | None = None
+    headers: Headers = ()
+    timestamp_ms: int | None = None
+
+    @property
+    def next_offset(self) -> int:
+        """Where reading resumes after this record: the one place where an offset is counted up."""
+        return self.offset + 1
+
+
+class PartitionBatch:
+    """Records of one partition in order of their offsets; gaps are legal, going back is not. Never empty."""
+
+    __slots__ = ("_messages", "partition")
+
+    def __init__(self, partition: int, messages: Sequence[Any]) -> None:
+        self.partition = partition
+        self._messages = messages
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    def __repr__(self) -> str:
+        return f"PartitionBatch({self.partition}: {len(self)} records from {self.first_offset})"
+
+    @property
+    def values(self) -> list[bytes | None]:
+        """The bytes of each record; None is a tombstone."""
+        return list(map(Message.value, self._messages))
+
+    @property
+    def offsets(self) -> list[int]:
+        return list(map(_offset, self._messages))
+
+    @property
+    def first_offset(self) -> int:
+        return _offset(self._messages[0])
+
+    @property
+    def next_offset(self) -> int:
+        return self.record(-1).next_offset
+
+    @property
+    def leader_epoch(self) -> int | None:
+        """Of the last record, where the broker tells it."""
+        epoch = self._messages[-1].leader_epoch()
+        return None if epoch in _NO_EPOCH else int(epoch)
+
+    def record(self, index: int) -> Record:
+        """One record with all that it carries, as for a dead letter."""
+        message = self._messages[index]
+        kind, time_ms = message.timestamp()
+        return Record(
+            partition=self.partition,
+            offset=_offset(message),
+            value=message.value(),
+            key=message.key(),
+            headers=tuple(message.headers() or ()),
+            timestamp_ms=None if kind == 0 else time_ms,
+        )
+
+    def from_offset(self, offset: int) -> PartitionBatch | None:
+        """What is left without the records before `offset`; None if nothing is."""
+        if self.first_offset >= offset:
+            return self
+        left = [message for message in self._messages if _offset(message) >= offset]
+        return PartitionBatch(self.partition, left) if left else None
+
+
+def _offset(message: Message[Any, Any]) -> int:
+    offset = message.offset()
+    assert offset is not None, "only records have offsets, and only records get here"
+    return offset
+
+
+def split(messages: Sequence[Any], partitions: Collection[int]) -> list[PartitionBatch]:
+    """Groups what one call gave by partition, each in order, leaving out partitions that are not in `partitions`.
+
+    The loops over all messages run in C; Python is entered once for each run of one partition.
+    """
+    numbers = list(map(Message.partition, messages))
+    if not numbers:
+        return []
+    if numbers.count(numbers[0]) == len(numbers):
+        runs: dict[Any, Sequence[Any]] = {numbers[0]: messages}
+    else:
+        runs = _gather(messages, numbers)
+    return [PartitionBatch(number, found) for number, found in runs.items() if number in partitions]
+
+
+def _gather(messages: Sequence[Any], numbers: Sequence[Any]) -> dict[Any, Sequence[Any]]:
+    gathered: dict[Any, list[Any]] = {}
+    start = 0
+    for end in _run_ends(numbers):
+        gathered.setdefault(numbers[start], []).extend(messages[start:end])
+        start = end
+    return dict(gathered)
+
+
+def _run_ends(numbers: Sequence[Any]) -> Iterable[int]:
+    changes = (
+        index for index, (a, b) in enumerate(zip(numbers, numbers[1:], strict=False), start=1) if a != b
+    )
+    yield from changes
+    yield len(numbers)

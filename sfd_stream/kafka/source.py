@@ -1,0 +1,456 @@
+"""Records of one topic, for one member of a consumer group. One thread owns it, and every call is that thread's.
+
+What holds:
+- A record is handed out only while its partition is assigned, from the offset that the listener gave, in order.
+  Records that a poll had gathered before a partition was revoked in that same poll are dropped.
+- An exception in the listener leaves `poll` as it is, and the source takes no further part: nothing is read at an
+  offset that nobody chose (the client itself would go on at its default).
+- Commits never block and never raise: their results are values, and one for a partition not held is not sent.
+- A broker that is away is waited for; one that refuses for good raises BrokerRefusedError.
+
+    subscribe ──► assigned (held until `begin`, if the listener says None) ──► revoked in time, or lost
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from sfd_stream.errors import BrokerRefusedError, RefusedStateError
+from sfd_stream.kafka.cluster import Cluster
+from sfd_stream.kafka.faults import Fault, Hooks, address, error_of, fault_of, refusal, refuse_settings
+from sfd_stream.kafka.properties import admin_properties, assigns_incrementally, consumer_properties, redacted
+from sfd_stream.kafka.records import PartitionBatch, Start, split
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+
+_PROBE_S = 1.0  # between questions to a broker that was away, each of which may take up to _PROBE_TIMEOUT_S
+_PROBE_TIMEOUT_S = 0.2
+
+
+class RebalanceListener(Protocol):
+    """Called from `poll` and `close`, in the thread that owns the source. What it raises ends the source."""
+
+    def on_assign(self, partitions: Collection[int]) -> Mapping[int, Start | None]:
+        """Where each begins; None holds it unread until `Source.begin`. May be called with no partition at all."""
+        ...
+
+    def on_revoke(self, partitions: Collection[int]) -> None:
+        """Given up in time: the last chance to commit for them."""
+        ...
+
+    def on_lost(self, partitions: Collection[int]) -> None:
+        """Already another's: write nothing."""
+        ...
+
+
+class CommitResult(NamedTuple):
+    """`error` is None or the broker's name for it, such as UNKNOWN_MEMBER_ID or ILLEGAL_GENERATION."""
+
+    partition: int
+    offset: int
+    error: str | None
+
+
+class Committed(NamedTuple):
+    offset: int
+    metadata: str
+    leader_epoch: int | None
+
+
+class Source:
+    """`poll` again and again; `close` at the end. Times are in seconds, offsets are never negative."""
+
+    def __init__(
+        self,
+        properties: Mapping[str, Any],
+        topic: str,
+        listener: RebalanceListener,
+        *,
+        hooks: Hooks | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        unknown_topic_s: float = 10.0,
+    ) -> None:
+        hooks = hooks or Hooks()
+        self.topic = topic
+        self.passing_errors = 0
+        self.last_committed: dict[int, int] = {}
+        self._listener = listener
+        self._logger = hooks.logger
+        self._clock = clock
+        self._unknown_topic_s = unknown_topic_s
+        self._properties = consumer_properties(properties)
+        self._incremental = assigns_incrementally(self._properties)
+        self._held: set[int] = set()  # assigned, without a position yet
+        self._positions: dict[int, int] = {}  # assigned and read: where the next record is expected
+        self._paused: set[int] = set()
+        self._left_in_this_poll: set[int] = set()
+        self._assigned_before: frozenset[int] = frozenset()
+        self._torn: set[int] = set()
+        self._failure: BaseException | None = None
+        self._away_since: float | None = None
+        self._away_words = ""
+        self._unknown_since: float | None = None
+        self._probed_at = clock()
+        self._commits: list[CommitResult] = []
+        self._commits_pending = 0
+        self._closed = False
+        callbacks = {"error_cb": self._on_error, "on_commit": self._on_commit}
+        try:
+            self._consumer = Consumer({**self._properties, **hooks.as_properties(properties), **callbacks})
+        except KafkaException as exception:
+            refuse_settings(exception, self._properties)
+        self._cluster = Cluster(admin_properties(properties), topic, hooks)
+        self._subscribe()
+
+    def __repr__(self) -> str:
+        return f"Source({self.topic!r}, group {self._properties['group.id']!r}, partitions {sorted(self.assigned)})"
+
+    # Reading
+
+    def poll(self, max_records: int, timeout_s: float) -> list[PartitionBatch]:
+        """Up to `max_records` records, waiting up to `timeout_s` for that many; rebalances happen in here."""
+        self._raise_failure()
+        self._left_in_this_poll.clear()
+        self._assigned_before = self.assigned
+        messages = self._consumer.consume(max_records, timeout_s)
+        self._raise_failure()
+        if any(map(Message.error, messages)):  # in C; an error compared with None would raise
+            self._see([message for message in messages if message.error() is not None])
+            messages = [message for message in messages if message.error() is None]
+        if messages:
+            self._away_since = None
+        else:
+            self._probe()
+        readable = self._positions.keys() - self._torn
+        self._mend()
+        return [self._advance(batch) for batch in split(messages, readable)]
+
+    def _advance(self, batch: PartitionBatch) -> PartitionBatch:
+        assert batch.first_offset >= self._positions[batch.partition], "a partition's records went back"
+        self._positions[batch.partition] = batch.next_offset
+        return batch
+
+    def _mend(self) -> None:
+        """Lets partitions that left and came back within one poll be read, now that their old records are dropped."""
+        torn = self._torn & self._positions.keys() - self._paused
+        self._torn.clear()
+        if torn:
+            self._consumer.resume(self._where(torn))
+
+    def begin(self, partition: int, start: Start) -> None:
+        """Starts to read a partition that was held."""
+        self._held.remove(partition)
+        self._positions[partition] = start.offset
+        if self._incremental:
+            self._consumer.incremental_assign([self._start(partition, start)])
+        else:
+            self._assign_all({partition: start})
+        if partition in self._paused:
+            self._consumer.pause(self._where([partition]))
+
+    def pause(self, partitions: Collection[int]) -> None:
+        self._paused |= set(partitions) & self.assigned
+        self._consumer.pause(self._where(set(partitions) & self._positions.keys()))
+
+    def resume(self, partitions: Collection[int]) -> None:
+        self._paused -= set(partitions)
+        self._consumer.resume(self._where(set(partitions) & self._positions.keys()))
+
+    @property
+    def assigned(self) -> frozenset[int]:
+        return frozenset(self._positions) | self._held
+
+    @property
+    def paused(self) -> frozenset[int]:
+        return frozenset(self._paused)
+
+    # Rebalances. Each callback keeps its promise to the client even when the listener breaks its own.
+
+    def _subscribe(self) -> None:
+        self._consumer.subscribe(
+            [self.topic], on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
+        )
+
+    def rejoin(self) -> None:
+        """Leaves the group and joins it again: what a fenced owner does. The partitions are revoked at the next poll."""
+        self._raise_failure()
+        self._consumer.unsubscribe()
+        self._subscribe()
+
+    def _on_assign(self, _: Consumer, given: list[TopicPartition]) -> None:
+        partitions = sorted(tp.partition for tp in given)
+        starts: Mapping[int, Start | None] = {}
+        if self._failure is None:
+            with self._guarded():
+                starts = self._listener.on_assign(partitions)
+                assert set(starts) == set(partitions), "the listener must place every partition, and no other"
+        with self._guarded():
+            self._take(starts if self._failure is None else {})
+
+    def _take(self, starts: Mapping[int, Start | None]) -> None:
+        begun = {p: start for p, start in starts.items() if start is not None}
+        self._unknown_since = None
+        self._held |= starts.keys() - begun.keys()
+        self._positions.update({p: start.offset for p, start in begun.items()})
+        # Even with nothing: a callback that assigns nothing gets everything, at default offsets.
+        if self._incremental:
+            self._consumer.incremental_assign([self._start(p, start) for p, start in begun.items()])
+        else:
+            self._assign_all(begun)
+        self._torn |= self._left_in_this_poll & begun.keys()
+        if unread := (self._torn | self._paused) & begun.keys():
+            self._consumer.pause(self._where(unread))
+
+    def _on_revoke(self, _: Consumer, given: list[TopicPartition]) -> None:
+        self._leave({tp.partition for tp in given}, self._listener.on_revoke)
+
+    def _on_lost(self, _: Consumer, given: list[TopicPartition]) -> None:
+        self._leave({tp.partition for tp in given}, self._listener.on_lost)
+
+    def _leave(self, partitions: set[int], tell: Callable[[Collection[int]], None]) -> None:
+        told = partitions & self.assigned
+        if told and self._failure is None:
+            with self._guarded():
+                tell(sorted(told))
+        with self._guarded():
+            read = self._drop(partitions)
+            if self._incremental:
+                self._consumer.incremental_unassign(self._where(read))
+            else:
+                self._consumer.unassign()
+
+    @contextlib.contextmanager
+    def _guarded(self) -> Iterator[None]:
+        """Keeps an exception for `poll` to raise: raised into the client, it would be followed by default offsets."""
+        try:
+            yield
+        except BaseException as failure:  # noqa: BLE001 - whatever it is, poll raises it
+            self._failure = self._failure or failure
+
+    def _drop(self, partitions: set[int]) -> set[int]:
+        """Forgets partitions; says which of them the client was reading."""
+        read = partitions & {tp.partition for tp in self._consumer.assignment()}
+        self._left_in_this_poll |= partitions & self.assigned
+        self._held -= partitions
+        self._paused -= partitions
+        for partition in partitions:
+            self._positions.pop(partition, None)
+            self.last_committed.pop(partition, None)
+        return read
+
+    def _assign_all(self, begun: Mapping[int, Start]) -> None:
+        """Eager: the whole assignment at once, those already read where they are."""
+        starts = {p: Start(offset) for p, offset in self._positions.items()} | dict(begun)
+        self._consumer.assign([self._start(p, start) for p, start in starts.items()])
+
+    # Commits
+
+    def commit(self, offsets: Mapping[int, int], metadata: str = "") -> None:
+        """Tells the broker, without waiting. Within on_revoke it is sent before the partitions are given up."""
+        for partition in offsets.keys() - self.assigned:
+            self._commits.append(CommitResult(partition, offsets[partition], "not assigned"))
+        held = [
+            TopicPartition(self.topic, p, offsets[p], metadata)
+            for p in sorted(offsets.keys() & self.assigned)
+        ]
+        if not held:
+            return
+        try:
+            self._consumer.commit(offsets=held, asynchronous=True)
+            self._commits_pending += 1
+        except KafkaException as exception:
+            self._finish_commit(error_of(exception), held)
+
+    def commit_results(self) -> list[CommitResult]:
+        """Those that came in since the last call, in order; polling brings them."""
+        results, self._commits = self._commits, []
+        return results
+
+    def _on_commit(self, error: KafkaError | None, offsets: list[TopicPartition]) -> None:
+        self._commits_pending -= 1
+        self._finish_commit(error, offsets)
+
+    def _finish_commit(self, error: KafkaError | None, offsets: Iterable[TopicPartition]) -> None:
+        for tp in offsets:
+            found = tp.error or error
+            self._commits.append(CommitResult(tp.partition, tp.offset, found.name() if found else None))
+            if found is None and tp.partition in self.assigned:
+                self.last_committed[tp.partition] = tp.offset
+
+    # Questions
+
+    def committed(self, partitions: Collection[int], timeout_s: float) -> dict[int, Committed | None]:
+        """What the group has committed; None where nothing is."""
+        where = self._where(partitions)
+        found = self._ask(lambda left_s: self._consumer.committed(where, left_s), timeout_s)
+        return {tp.partition: _committed(tp) for tp in found}
+
+    def watermarks(self, partition: int, timeout_s: float) -> tuple[int, int]:
+        """The first offset in the log and the one after the last, asked of the leader."""
+        (where,) = self._where([partition])
+        low, high = self._ask(lambda left_s: self._consumer.get_watermark_offsets(where, left_s), timeout_s)
+        return low, high
+
+    def end_offsets(self, partitions: Collection[int], timeout_s: float) -> dict[int, int]:
+        deadline = self._clock() + timeout_s
+        return {p: self.watermarks(p, max(deadline - self._clock(), 0.1))[1] for p in sorted(partitions)}
+
+    def position(self, partition: int) -> int:
+        """Where reading stands. It passes control records, which are never handed out: the end is reached by this."""
+        (found,) = self._consumer.position(self._where([partition]))
+        handed_out = self._positions[partition]
+        return handed_out if found.offset == OFFSET_INVALID else max(found.offset, handed_out)
+
+    def partition_count(self, timeout_s: float) -> int:
+        return self._cluster.partition_count(timeout_s)
+
+    def cluster_id(self, timeout_s: float) -> str:
+        return self._cluster.cluster_id(timeout_s)
+
+    def topic_id(self, timeout_s: float) -> str | None:
+        """Asked anew each time: a topic deleted and made again has another. None on the built-in broker."""
+        return self._cluster.topic_id(timeout_s)
+
+    def member_id(self) -> str:
+        return self._consumer.memberid()
+
+    @property
+    def away_s(self) -> float | None:
+        """For how long no broker has answered; None if one does."""
+        return None if self._away_since is None else self._clock() - self._away_since
+
+    @property
+    def away_words(self) -> str:
+        """What the client last said about it."""
+        return self._away_words
+
+    def _ask(self, question: Callable[[float], Any], timeout_s: float) -> Any:
+        """Asks until answered: passing faults are tried again until the time is up."""
+        deadline = self._clock() + timeout_s
+        while True:
+            try:
+                return question(max(deadline - self._clock(), 0.05))
+            except KafkaException as exception:
+                error = error_of(exception)
+                if fault_of(error) is Fault.REFUSED:
+                    raise refusal(error, self._properties) from None
+                if self._clock() >= deadline:
+                    words = (
+                        f"{address(self._properties)} did not answer within {timeout_s:g} s ({error.name()})"
+                    )
+                    raise TimeoutError(words) from None
+            time.sleep(0.05)
+
+    # Faults
+
+    def _on_error(self, error: KafkaError) -> None:
+        """The client's own news, outside any record. Never raises: it is called from inside the client."""
+        if fault_of(error) is Fault.REFUSED:
+            self._failure = self._failure or refusal(error, self._properties)
+            return
+        self.passing_errors += 1
+        self._away_words = f"{error.name()}: {redacted(error.str(), self._properties)}"
+        if error.code() == KafkaError._ALL_BROKERS_DOWN and self._away_since is None:
+            self._away_since = self._clock()
+
+    def _see(self, events: Iterable[Message[Any, Any]]) -> None:
+        for event in events:
+            error = event.error()
+            assert error is not None
+            fault = fault_of(error)
+            if fault is Fault.OUTSIDE_LOG:
+                self._failure = self._failure or self._outside_log(event.partition(), error)
+            elif fault is Fault.UNKNOWN_TOPIC:
+                self._unknown_since = self._unknown_since or self._clock()
+            elif fault is Fault.EXPELLED:
+                self._expel()
+            else:
+                self._on_error(error)
+        self._raise_failure()
+
+    def _outside_log(self, partition: int | None, error: KafkaError) -> RefusedStateError:
+        place = f"{self.topic}/{partition}"
+        return RefusedStateError(
+            f"offset {self._positions.get(partition or 0)} of {place} is not in the log ({error.str()}): retention,"
+            " truncation or a new topic took rows that were not read; go on without them by"
+            f' "sfd-stream checkpoint reset {place} --to earliest --keep-sketch"'
+        )
+
+    def _expel(self) -> None:
+        """Polled too late: the partitions are another's by now, whether or not the client says so later.
+
+        By the time that this news is read the client may have told of the loss, and even have been assigned anew.
+        """
+        lost = set(self._assigned_before - self._left_in_this_poll)
+        self._logger.warning("polled too late: the partitions of %s are lost", self.topic)
+        if lost:
+            with self._guarded():
+                self._listener.on_lost(sorted(lost))
+        self._drop(lost)
+
+    def _probe(self) -> None:
+        """An idle topic gives no sign that a broker is back, or that the topic is: asks, once in a while."""
+        if self._away_since is None and self._unknown_since is None:
+            return
+        now = self._clock()
+        if now - self._probed_at < _PROBE_S:
+            return
+        self._probed_at = now
+        try:
+            exists = self._cluster.topic_exists(_PROBE_TIMEOUT_S)
+        except TimeoutError:
+            return
+        self._away_since = None
+        if exists:
+            self._unknown_since = None
+        elif self._unknown_since is not None and now - self._unknown_since >= self._unknown_topic_s:
+            where = f"at {address(self._properties)} for {now - self._unknown_since:.0f} s"
+            self._failure = BrokerRefusedError(
+                f"topic {self.topic} is not there {where}: create it, or name another"
+            )
+            self._raise_failure()
+
+    def _raise_failure(self) -> None:
+        assert not self._closed, "the source is closed"
+        if self._failure is not None:
+            raise self._failure
+
+    # The end
+
+    def close(self, timeout_s: float) -> bool:
+        """Gives up its partitions (on_revoke is called), waits for commits, leaves the group; says if in time.
+
+        A client that hangs in its own close is left to a thread that does not keep the process alive.
+        """
+        if self._closed:
+            return True
+        deadline = self._clock() + timeout_s
+        self._consumer.unsubscribe()
+        while (self.assigned or self._commits_pending) and self._clock() < deadline and self._failure is None:
+            self._consumer.consume(1, 0.05)
+        self._closed = True
+        closing = threading.Thread(target=self._consumer.close, name="kafka-close", daemon=True)
+        closing.start()
+        closing.join(max(deadline - self._clock(), 0.1))
+        if self._failure is not None:
+            self._logger.warning("closed after %s", type(self._failure).__name__)
+        return not closing.is_alive()
+
+    def _start(self, partition: int, start: Start) -> TopicPartition:
+        epoch = {} if start.leader_epoch is None else {"leader_epoch": start.leader_epoch}
+        return TopicPartition(self.topic, partition, start.offset, **epoch)
+
+    def _where(self, partitions: Iterable[int]) -> list[TopicPartition]:
+        return [TopicPartition(self.topic, partition) for partition in sorted(partitions)]
+
+
+def _committed(tp: TopicPartition) -> Committed | None:
+    if tp.offset < 0:
+        return None
+    return Committed(tp.offset, tp.metadata or "", tp.leader_epoch)
