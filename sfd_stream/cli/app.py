@@ -8,6 +8,7 @@ import typer
 
 from sfd_stream import __version__
 from sfd_stream.cli import config, produce
+from sfd_stream.cli import run as run_command
 
 _EPILOG = """\
 [bold]Exit codes[/bold]: 0 done · 1 unexpected · 2 wrong settings or flags · 3 refuses the state it found ·
@@ -17,6 +18,7 @@ _EPILOG = """\
 --set section.key=value. "sfd-stream config show" says which holds and where it came from.
 """
 
+STREAM = "The stream"
 DATA = "Data"
 SETTINGS = "Settings"
 
@@ -58,6 +60,7 @@ def _app() -> typer.Typer:
 
 
 def _register(app: typer.Typer) -> None:
+    app.command("run", rich_help_panel=STREAM)(run_command.run)
     app.command("produce", rich_help_panel=DATA)(produce.produce)
     app.add_typer(config.app(), name="config", rich_help_panel=SETTINGS)
 

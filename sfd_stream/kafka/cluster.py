@@ -57,9 +57,7 @@ class Cluster:
 
     def _metadata(self, timeout_s: float) -> Any:
         """The topic's metadata; None if it is not there."""
-        topics = self._ask(
-            lambda left_s: self._admin.list_topics(self._topic, timeout=left_s), timeout_s
-        ).topics
+        topics = self._ask(lambda left_s: self._admin.list_topics(self._topic, timeout=left_s), timeout_s).topics
         topic = topics.get(self._topic)
         if topic is None or (topic.error is not None and fault_of(topic.error) is Fault.UNKNOWN_TOPIC):
             return None

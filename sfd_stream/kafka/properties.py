@@ -95,9 +95,7 @@ def consumer_properties(user: Mapping[str, Any]) -> dict[str, Any]:
     """What the consumer is made of. SettingsError names a property that is refused, why, and what to set instead."""
     _check(user)
     if not user.get("group.id"):
-        raise SettingsError(
-            "kafka: group.id is not set; it names the consumer group, and the checkpoints with it"
-        )
+        raise SettingsError("kafka: group.id is not set; it names the consumer group, and the checkpoints with it")
     properties = {**_CLIENT, **_CONSUMER_DEFAULTS, **_without(user, _PRODUCER_ONLY), **_CONSUMER}
     if uses_new_protocol(user):
         for key, instead in _CLASSIC_ONLY.items():
@@ -140,9 +138,7 @@ def redacted(text: str, properties: Mapping[str, Any]) -> str:
 
 def _check(user: Mapping[str, Any]) -> None:
     if not user.get("bootstrap.servers") and not user.get("metadata.broker.list"):
-        raise SettingsError(
-            "kafka: bootstrap.servers is not set; it is the address of the brokers, host:port"
-        )
+        raise SettingsError("kafka: bootstrap.servers is not set; it is the address of the brokers, host:port")
     for key in user:
         if key in _OWNED:
             raise SettingsError(f"kafka: {key} can't be set: {_OWNED[key]}")

@@ -126,8 +126,6 @@ def _gather(messages: Sequence[Any], numbers: Sequence[Any]) -> dict[Any, Sequen
 
 
 def _run_ends(numbers: Sequence[Any]) -> Iterable[int]:
-    changes = (
-        index for index, (a, b) in enumerate(zip(numbers, numbers[1:], strict=False), start=1) if a != b
-    )
+    changes = (index for index, (a, b) in enumerate(zip(numbers, numbers[1:], strict=False), start=1) if a != b)
     yield from changes
     yield len(numbers)

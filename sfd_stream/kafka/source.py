@@ -255,10 +255,7 @@ class Source:
         """Tells the broker, without waiting. Within on_revoke it is sent before the partitions are given up."""
         for partition in offsets.keys() - self.assigned:
             self._commits.append(CommitResult(partition, offsets[partition], "not assigned"))
-        held = [
-            TopicPartition(self.topic, p, offsets[p], metadata)
-            for p in sorted(offsets.keys() & self.assigned)
-        ]
+        held = [TopicPartition(self.topic, p, offsets[p], metadata) for p in sorted(offsets.keys() & self.assigned)]
         if not held:
             return
         try:
@@ -341,9 +338,7 @@ class Source:
                 if fault_of(error) is Fault.REFUSED:
                     raise refusal(error, self._properties) from None
                 if self._clock() >= deadline:
-                    words = (
-                        f"{address(self._properties)} did not answer within {timeout_s:g} s ({error.name()})"
-                    )
+                    words = f"{address(self._properties)} did not answer within {timeout_s:g} s ({error.name()})"
                     raise TimeoutError(words) from None
             time.sleep(0.05)
 
@@ -411,9 +406,7 @@ class Source:
             self._unknown_since = None
         elif self._unknown_since is not None and now - self._unknown_since >= self._unknown_topic_s:
             where = f"at {address(self._properties)} for {now - self._unknown_since:.0f} s"
-            self._failure = BrokerRefusedError(
-                f"topic {self.topic} is not there {where}: create it, or name another"
-            )
+            self._failure = BrokerRefusedError(f"topic {self.topic} is not there {where}: create it, or name another")
             self._raise_failure()
 
     def _raise_failure(self) -> None:

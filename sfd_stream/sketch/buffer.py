@@ -37,31 +37,44 @@ class Capacity:
 
 
 class RowBuffer:
-    """The rows that came since the last shrink, as the blocks they came in."""
+    """The rows that came since the last shrink, as the blocks they came in, those before the last `seal` as fewer."""
 
     def __init__(self, blocks: Sequence[RowBlock] = ()) -> None:
-        self.blocks: tuple[RowBlock, ...] = tuple(blocks)
+        self.blocks: list[RowBlock] = list(blocks)
         self.rows = sum(block.rows for block in self.blocks)
         self.nnz = sum(block.nnz for block in self.blocks)
+        self._sealed = len(self.blocks)
 
     def append(self, block: RowBlock) -> None:
         if block.rows:
-            self.blocks = (*self.blocks, block)
+            self.blocks.append(block)
             self.rows += block.rows
             self.nnz += block.nnz
 
     def clear(self) -> None:
-        self.blocks, self.rows, self.nnz = (), 0, 0
+        self.blocks, self.rows, self.nnz, self._sealed = [], 0, 0, 0
+
+    def seal(self) -> tuple[RowBlock, ...]:
+        """All blocks, with those that came since the last seal made one: a trickle must not pile up as crumbs."""
+        tail = self.blocks[self._sealed :]
+        if len(tail) > 1:
+            self.blocks[self._sealed :] = [joined(tail, max(block.d for block in tail))]
+        self._sealed = len(self.blocks)
+        return tuple(self.blocks)
 
     def joined(self, d: int) -> RowBlock:
         """All rows as one block, in the order they came: its bits do not depend on how they were cut."""
-        if not self.blocks:
-            return RowBlock(np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0), d)
-        starts = np.cumsum([0, *(block.nnz for block in self.blocks)])
-        pointers = [block.indptr[1:] + start for block, start in zip(self.blocks, starts, strict=False)]
-        return RowBlock(
-            np.concatenate([np.zeros(1, np.int64), *pointers]),
-            np.concatenate([block.indices for block in self.blocks]),
-            np.concatenate([block.values for block in self.blocks]),
-            d,
-        )
+        return joined(self.blocks, d)
+
+
+def joined(blocks: Sequence[RowBlock], d: int) -> RowBlock:
+    if not blocks:
+        return RowBlock(np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0), d)
+    starts = np.cumsum([0, *(block.nnz for block in blocks)])
+    pointers = [block.indptr[1:] + start for block, start in zip(blocks, starts, strict=False)]
+    return RowBlock(
+        np.concatenate([np.zeros(1, np.int64), *pointers]),
+        np.concatenate([block.indices for block in blocks]),
+        np.concatenate([block.values for block in blocks]),
+        d,
+    )

@@ -248,7 +248,7 @@ class SketchBuilder:
             "verifications": self.verifications,
             "retries": self.retries,
         }
-        return numbers, {"B": self.B, "column_sums": totals.column_sums}, self.buffer.blocks
+        return numbers, {"B": self.B, "column_sums": totals.column_sums}, self.buffer.seal()
 
     @classmethod
     def resume(

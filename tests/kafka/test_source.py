@@ -75,17 +75,13 @@ def test_partitions_move_between_two_members_and_none_is_read_twice_or_by_nobody
     first = read(broker, topic, protocol=protocol)
     first.until(lambda: len(first.diary.owned) == 4, "the first owns all")
     second = read(broker, topic, protocol=protocol)
-    first.until(
-        lambda: len(second.diary.owned) == 2 and len(first.diary.owned) == 2, "half each", others=[second]
-    )
+    first.until(lambda: len(second.diary.owned) == 2 and len(first.diary.owned) == 2, "half each", others=[second])
     assert first.diary.owned | second.diary.owned == {0, 1, 2, 3}
     assert first.source.assigned == first.diary.owned
     fill(broker, topic, 30)
     first.until(lambda: first.count + second.count >= 120, "all read", others=[second])
     for reader in (first, second):
-        assert {p: reader.seen[p] for p in reader.diary.owned} == {
-            p: expected(p, 0, 30) for p in reader.diary.owned
-        }
+        assert {p: reader.seen[p] for p in reader.diary.owned} == {p: expected(p, 0, 30) for p in reader.diary.owned}
         assert set(reader.seen) == reader.diary.owned
     moved = set(second.diary.owned)
     assert second.source.close(10)
@@ -220,15 +216,11 @@ def test_commits_made_while_closing_reach_the_broker(broker: Broker, read: Read,
     assert reader.source.last_committed == {}
     other = read(broker, topic, protocol=protocol)
     other.until(lambda: len(other.diary.owned) == 4)
-    assert {p: c.offset for p, c in other.source.committed(range(4), 10).items() if c} == dict.fromkeys(
-        range(4), 10
-    )
+    assert {p: c.offset for p, c in other.source.committed(range(4), 10).items() if c} == dict.fromkeys(range(4), 10)
 
 
 @every_protocol
-def test_one_who_rejoins_gives_up_its_partitions_and_gets_them_anew(
-    broker: Broker, read: Read, protocol: str
-) -> None:
+def test_one_who_rejoins_gives_up_its_partitions_and_gets_them_anew(broker: Broker, read: Read, protocol: str) -> None:
     topic = broker.create_topic(partitions=4)
     fill(broker, topic, 10)
     reader = read(broker, topic, protocol=protocol)

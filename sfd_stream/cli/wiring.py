@@ -1,0 +1,109 @@
+"""From settings to the parts that they describe. Nothing here decides; it only puts together."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from sfd_stream.config.model import Settings
+from sfd_stream.kafka.dead_letters import BadMessageGauge, DeadLetters
+from sfd_stream.kafka.sink import Sink
+from sfd_stream.kafka.source import Source
+from sfd_stream.service.keeper import Surroundings
+from sfd_stream.service.logs import get_logger
+from sfd_stream.service.worker import Plan, Worker
+from sfd_stream.sketch.builder import Parameters
+from sfd_stream.state.partition import ENTRY_BYTES, Shape
+from sfd_stream.state.policy import CheckpointPolicy
+from sfd_stream.storage.contract import Store
+from sfd_stream.storage.opening import open_store
+from sfd_stream.wire.columns import Columns, FixedColumns, GrowingColumns, HashedColumns
+from sfd_stream.wire.rows import RowLimits
+
+GROWING_START = 1024
+"""Columns that a growing matrix begins with where sketch.d does not say."""
+
+
+def _nothing(_: str) -> None:
+    """The points of the protocol are for tests."""
+
+
+def columns_of(settings: Settings) -> Columns:
+    given, d = settings.input, settings.sketch.d
+    match given.columns:
+        case "growing":
+            return GrowingColumns(min(d or GROWING_START, given.d_max), given.d_max)
+        case "hashed":
+            assert d is not None, "checked with the settings"
+            return HashedColumns(d, given.hash_seed, given.names_max, given.keep_names)
+        case _:
+            assert d is not None, "checked with the settings"
+            return FixedColumns(d)
+
+
+def shape_of(settings: Settings, partition: int) -> Shape:
+    sketch, columns = settings.sketch, columns_of(settings)
+    return Shape(
+        columns,
+        Parameters(
+            d=columns.d,
+            ell=sketch.ell,
+            method=sketch.method,
+            failure_probability=sketch.failure_probability,
+            seed=(sketch.seed, partition),
+            buffer_factor=sketch.buffer_factor,
+            buffer_entries_max=max(sketch.buffer_max_bytes // ENTRY_BYTES, 1),
+            half_life_rows=sketch.half_life_rows,
+        ),
+    )
+
+
+def store_of(settings: Settings) -> Store:
+    return open_store(settings.checkpoint.url, {k: str(v) for k, v in settings.checkpoint.options.items()})
+
+
+def surroundings_of(settings: Settings, reach: Callable[[str], None] = _nothing) -> Surroundings:
+    return Surroundings(
+        store=store_of(settings),
+        readers=ThreadPoolExecutor(8, "restore"),
+        clock=time.monotonic,
+        wall_clock=time.time,
+        pause=time.sleep,
+        give_up_s=settings.checkpoint.give_up_s,
+        keep=settings.checkpoint.keep,
+        reach=reach,
+    )
+
+
+def plan_of(settings: Settings, *, until_end: bool) -> Plan:
+    given, checkpoint = settings.input, settings.checkpoint
+    return Plan(
+        group=settings.group,
+        topic=given.topic,
+        shape=lambda partition: shape_of(settings, partition),
+        start=given.start,
+        limits=RowLimits(given.max_message_bytes, given.max_message_nnz, given.max_message_rows, given.max_name_bytes),
+        checkpoint=CheckpointPolicy(checkpoint.every_rows, checkpoint.every_s),
+        revoke_budget_s=checkpoint.revoke_budget_s,
+        give_up_s=checkpoint.give_up_s,
+        batch_records=settings.worker.batch_records,
+        memory_max_bytes=settings.worker.memory_max_bytes,
+        until_end=until_end,
+    )
+
+
+def worker_of(settings: Settings, *, until_end: bool, reach: Callable[[str], None] = _nothing) -> tuple[Worker, Source]:
+    """A worker and the source that it listens to."""
+    limits = settings.dead_letters
+    gauge = BadMessageGauge(max_share=limits.max_share, window=limits.window, max_consecutive=limits.max_consecutive)
+    plan = plan_of(settings, until_end=until_end)
+    worker = Worker(plan, surroundings_of(settings, reach), None, None, gauge, get_logger())
+    source = Source(settings.kafka, settings.input.topic, worker)
+    if limits.topic is not None:
+        worker.sink = Sink(settings.kafka)
+        topic_id = source.topic_id(settings.checkpoint.give_up_s)
+        worker.letters = DeadLetters(
+            worker.sink, limits.topic, source_topic=settings.input.topic, source_topic_id=topic_id
+        )
+    return worker, source

@@ -1,0 +1,143 @@
+"""Keeps one partition's state in the store: takes it over, writes it, tidies up behind itself.
+
+The decisions are `state/`'s; here they meet a real store, a real clock and a real broker's answers. Blocking: run it
+beside the loop.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar
+
+from sfd_stream.errors import FencedError
+from sfd_stream.service.store_runner import Patience, no_broker, run
+from sfd_stream.state.assign import Wish, assign
+from sfd_stream.state.manifest import Binding, Manifest
+from sfd_stream.state.partition import Durable, Frozen, PartitionState, Shape, encode, restore
+from sfd_stream.state.protocol import checkpoint
+from sfd_stream.state.retention import retain
+from sfd_stream.state.steps import Fenced, Question, Refused, Steps
+from sfd_stream.storage.contract import Store, key_part
+
+T = TypeVar("T")
+
+
+class AbandonedError(Exception):
+    """The partition was given up while something waited for it: nobody's fault, nothing to tell."""
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What all partitions of a worker share."""
+
+    store: Store
+    readers: Executor
+    clock: Callable[[], float]
+    wall_clock: Callable[[], float]
+    pause: Callable[[float], None]
+    give_up_s: float
+    keep: int
+    reach: Callable[[str], None]
+    """Called at each named point of the protocol: tests stop or kill the process there."""
+
+
+def partition_prefix(group: str, topic: str, partition: int) -> str:
+    return f"{key_part(group)}/{key_part(topic)}/{partition}"
+
+
+class Keeper:
+    """Owner of one partition, from claim to revoke. One call at a time."""
+
+    def __init__(self, binding: Binding, surroundings: Surroundings) -> None:
+        self.binding = binding
+        self.prefix = partition_prefix(binding.group, binding.topic, binding.partition)
+        self.abandoned = threading.Event()
+        self.manifest: Manifest | None = None
+        self._durable: Durable | None = None
+        self._around = surroundings
+
+    @property
+    def where(self) -> str:
+        return f"{self.binding.topic}/{self.binding.partition}"
+
+    def claim(
+        self, shape: Shape, start: Literal["earliest", "latest"], ask: Callable[[Question], Any]
+    ) -> PartitionState:
+        """The newest state, ours from now on; or a new one. Raises RefusedStateError if it must not be used."""
+        wish = Wish(
+            prefix=self.prefix,
+            binding=self.binding,
+            parameters=shape.described(),
+            start=start,
+            restore=lambda manifest, sketch, segments: restore(shape, manifest, sketch, segments),
+            nonces=_nonces(),
+            written_at_s=self._around.wall_clock(),
+        )
+        outcome = self._run(assign(wish), ask)
+        if isinstance(outcome, Refused):
+            raise outcome.error()
+        self.manifest = outcome.manifest
+        state, self._durable = outcome.state
+        return state
+
+    def make_durable(self, frozen: Frozen, binding: Binding) -> Manifest:
+        """The manifest that holds exactly `frozen`, in the store. `binding` is the topic's as of now."""
+        assert self.manifest is not None, "a state is claimed before it is written"
+        steps = checkpoint(
+            self.prefix,
+            self.manifest,
+            encode(frozen, self._durable),
+            binding=binding,
+            published=self.manifest.published,
+            nonce=next(_nonces()),
+            written_at_s=self._around.wall_clock(),
+        )
+        self._around.reach("before-blobs")
+        outcome = self._run(steps)
+        if isinstance(outcome, Fenced):
+            raise FencedError(f"checkpoint {outcome.number} of {self.where} is somebody else's: fenced")
+        if isinstance(outcome, Refused):
+            raise outcome.error()
+        self.manifest = outcome.manifest
+        self._durable = Durable.of(frozen, outcome.manifest)
+        return outcome.manifest
+
+    def tidy(self) -> None:
+        """Removes what no kept state needs any more."""
+        assert self.manifest is not None
+        self._run(retain(self.prefix, keep=self._around.keep, own=self.manifest, where=self.where))
+
+    def _run(self, steps: Steps[T], ask: Callable[[Question], Any] = no_broker) -> T:
+        around = self._around
+        patience = Patience(around.give_up_s, around.clock, self._pause, lambda: random.uniform(0.5, 1))
+        return run(self._watched(steps), around.store, patience, ask=ask, readers=around.readers)
+
+    def _watched(self, steps: Steps[T]) -> Steps[T]:
+        """The same steps, with every write a named point before and after it."""
+        answer: Any = None
+        while True:
+            try:
+                request = steps.send(answer)
+            except StopIteration as done:
+                outcome: T = done.value
+                return outcome
+            if self.abandoned.is_set():
+                raise AbandonedError(self.where)
+            name = type(request).__name__
+            self._around.reach(f"before-{name}")
+            answer = yield request
+            self._around.reach(f"after-{name}")
+
+    def _pause(self, seconds: float) -> None:
+        if self.abandoned.wait(seconds):
+            raise AbandonedError(self.where)
+
+
+def _nonces() -> Iterator[str]:
+    while True:
+        yield uuid.uuid4().hex

@@ -1,0 +1,261 @@
+"""One partition's state: its sketch, the rows not yet shrunk, and the offset up to which all of that counts.
+
+Reading never mutates. `freeze` copies nothing large: arrays are replaced when they change, never written into.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from sfd_stream.errors import FormatError
+from sfd_stream.sketch.buffer import joined
+from sfd_stream.sketch.builder import Parameters, SketchBuilder
+from sfd_stream.sketch.rows import Float, RowBlock
+from sfd_stream.sketch.sketch import Sketch
+from sfd_stream.state.manifest import BlobRef, Manifest
+from sfd_stream.state.protocol import NewState
+from sfd_stream.wire.checkpoints import decode_arrays, encode_arrays
+from sfd_stream.wire.columns import Columns, GrowingColumns, HashedColumns
+from sfd_stream.wire.rows import DecodedBatch
+
+SEGMENTS_MAX = 32
+"""More segments of the buffer than this are written again as one, so that manifests stay small."""
+
+ENTRY_BYTES = 12
+"""What a buffered non-zero takes: an int32 and a float64."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What the settings make of a partition: the columns it begins with, and the sketch's parameters."""
+
+    columns: Columns
+    parameters: Parameters
+
+    def described(self, d: int | None = None) -> dict[str, Any]:
+        """Plain values for a manifest: what a later run compares its own settings with."""
+        p, columns = self.parameters, self.columns
+        return {
+            "columns": {"FixedColumns": "fixed", "GrowingColumns": "growing"}.get(type(columns).__name__, "hashed"),
+            "d": d or columns.d,
+            "d_max": columns.d_max if isinstance(columns, GrowingColumns) else None,
+            "hash_seed": columns.seed if isinstance(columns, HashedColumns) else None,
+            "ell": p.ell,
+            "method": p.method,
+            "failure_probability": p.failure_probability,
+            "seed": list(p.seed) if isinstance(p.seed, tuple) else [p.seed],
+            "buffer_factor": p.buffer_factor,
+            "buffer_entries_max": p.buffer_entries_max,
+            "half_life_rows": p.half_life_rows,
+        }
+
+    def memory_bytes(self) -> int:
+        """What one partition may need at most: sketch, workspace of a shrink, and twice the buffer (once joined)."""
+        p = self.parameters
+        d = self.columns.d_max if isinstance(self.columns, GrowingColumns) else self.columns.d
+        entries = replace(p, d=d).capacity(0).entries or p.ell * d
+        return 5 * (p.ell + 6) * d * 8 + 2 * entries * ENTRY_BYTES
+
+
+@dataclass(frozen=True)
+class Frozen:
+    """The state at one moment, sharing its arrays."""
+
+    next_offset: int
+    leader_epoch: int | None
+    counters: Mapping[str, Any]
+    parameters: Mapping[str, Any]
+    numbers: Mapping[str, Any]
+    arrays: Mapping[str, Float]
+    blocks: tuple[RowBlock, ...]
+    names: tuple[tuple[int, str], ...]
+
+
+@dataclass(frozen=True)
+class Durable:
+    """What of a state is in the store already, and under which references."""
+
+    B: Float | None
+    blocks: int
+    names: int
+    sketch: BlobRef | None
+    buffer: tuple[BlobRef, ...]
+
+    @classmethod
+    def of(cls, frozen: Frozen, manifest: Manifest) -> Durable:
+        return cls(frozen.arrays["B"], len(frozen.blocks), len(frozen.names), manifest.sketch, manifest.buffer)
+
+
+class PartitionState:
+    """Rows in, in the order of their offsets; a sketch or a frozen state out at any time."""
+
+    def __init__(self, shape: Shape, next_offset: int, leader_epoch: int | None = None) -> None:
+        self.shape = shape
+        self.columns = shape.columns
+        self.builder = SketchBuilder(shape.parameters)
+        self.next_offset = next_offset
+        self.leader_epoch = leader_epoch
+        self.bad = 0
+        self.tombstones = 0
+
+    @property
+    def rows(self) -> int:
+        return self.builder.rows
+
+    def apply(self, batch: DecodedBatch, next_offset: int, leader_epoch: int | None, tombstones: int) -> None:
+        """All that a batch of records held: rows, what they taught about columns, and the counts of the others."""
+        assert next_offset > self.next_offset, "gaps are legal, going back is not"
+        done = 0
+        for row, d in batch.growth:
+            self._absorb(batch.block.take(done, row))
+            self.builder.grow(d)
+            done = row
+        self._absorb(batch.block.take(done, batch.block.rows) if done else batch.block)
+        self.columns = batch.columns
+        self.bad += len(batch.bad)
+        self.tombstones += tombstones
+        self.next_offset, self.leader_epoch = next_offset, leader_epoch
+
+    def _absorb(self, block: RowBlock) -> None:
+        self.builder.absorb(block if block.d == self.builder.d else replace(block, d=self.builder.d))
+
+    def advance(self, next_offset: int) -> None:
+        """Over offsets that hold no record for us (control records, compaction)."""
+        self.next_offset = max(self.next_offset, next_offset)
+
+    def sketch(self) -> Sketch:
+        return self.builder.sketch()
+
+    def counters(self) -> dict[str, Any]:
+        builder = self.builder
+        return {
+            "rows": builder.rows,
+            "nnz": builder.nnz,
+            "bad": self.bad,
+            "tombstones": self.tombstones,
+            "shrinks": builder.shrinks,
+            "retries": builder.retries,
+            "delta": builder.totals.delta,
+        }
+
+    def freeze(self) -> Frozen:
+        numbers, arrays, blocks = self.builder.state()
+        names = tuple(self.columns.names.items()) if isinstance(self.columns, HashedColumns) else ()
+        return Frozen(
+            self.next_offset,
+            self.leader_epoch,
+            self.counters(),
+            self.shape.described(self.builder.d),
+            numbers,
+            arrays,
+            blocks,
+            names,
+        )
+
+
+def encode(frozen: Frozen, durable: Durable | None) -> NewState:
+    """The bytes to write: the rows that came since the last checkpoint and, after a shrink, the sketch."""
+    same = durable is not None and durable.B is frozen.arrays["B"]
+    sketch: bytes | BlobRef | None
+    if durable is not None and same:
+        sketch, kept, blocks, names = durable.sketch, durable.buffer, durable.blocks, durable.names
+        if len(kept) >= SEGMENTS_MAX:
+            kept, blocks, names = (), 0, 0
+    else:
+        sketch, kept, blocks, names = _encode_sketch(frozen), (), 0, len(frozen.names)
+    fresh = frozen.blocks[blocks:]
+    segment = (_encode_segment(joined(fresh, frozen.parameters["d"]), frozen.names[names:]),) if fresh else ()
+    return NewState(
+        next_offset=frozen.next_offset,
+        leader_epoch=frozen.leader_epoch,
+        sketch=sketch,
+        buffer=(*kept, *segment),
+        counters=frozen.counters,
+        parameters=frozen.parameters,
+        snapshot=None,
+    )
+
+
+def _encode_sketch(frozen: Frozen) -> bytes:
+    return encode_arrays("sketch", {**frozen.numbers, "names": _names_out(frozen.names)}, frozen.arrays)
+
+
+def _encode_segment(block: RowBlock, names: tuple[tuple[int, str], ...]) -> bytes:
+    arrays: dict[str, Any] = {"indptr": block.indptr, "indices": block.indices, "values": block.values}
+    return encode_arrays("segment", {"d": block.d, "names": _names_out(names)}, arrays)
+
+
+def _names_out(names: tuple[tuple[int, str], ...]) -> list[list[Any]]:
+    return [[column for column, _ in names], [name for _, name in names]]
+
+
+def restore(
+    shape: Shape, manifest: Manifest, sketch: bytes | None, segments: tuple[bytes, ...]
+) -> tuple[PartitionState, Durable]:
+    """The state that a manifest describes, going on under today's settings; and what of it is stored already."""
+    stored = manifest.parameters
+    state = PartitionState(_stored_shape(shape, stored), manifest.next_offset, manifest.leader_epoch)
+    names: dict[int, str] = {}
+    if sketch is not None:
+        read = decode_arrays(sketch, kind="sketch")
+        names.update(_names_in(read.numbers))
+        state.builder = SketchBuilder.resume(
+            state.shape.parameters, read.numbers, _padded(read.arrays, stored["d"]), ()
+        )
+    blocks = [_decode_segment(segment, names) for segment in segments]
+    state.builder.buffer = type(state.builder.buffer)(blocks)
+    state.bad = int(manifest.counters.get("bad", 0))
+    state.tombstones = int(manifest.counters.get("tombstones", 0))
+    _check_counters(state, manifest)
+    if isinstance(state.columns, HashedColumns) and names:
+        state.columns = replace(state.columns, names=names)
+    durable = Durable(state.builder.B, len(blocks), len(names), manifest.sketch, manifest.buffer)
+    _adapt(state, shape)
+    return state, durable
+
+
+def _stored_shape(shape: Shape, stored: Mapping[str, Any]) -> Shape:
+    """Today's settings with the stored width and ell: the state is loaded as it was, then adapted."""
+    d = int(stored["d"])
+    parameters = replace(shape.parameters, d=d, ell=int(stored["ell"]))
+    return Shape(replace(shape.columns, d=d), parameters)
+
+
+def _adapt(state: PartitionState, shape: Shape) -> None:
+    """To another ell (one shrink, delta grows by it) or more columns (all zero so far)."""
+    if shape.parameters.ell != state.shape.parameters.ell:
+        state.builder.resize(shape.parameters.ell)
+    if shape.columns.d > state.builder.d:
+        state.builder.grow(shape.columns.d)
+        state.columns = replace(state.columns, d=shape.columns.d)
+    state.shape = shape
+
+
+def _padded(arrays: dict[str, Any], d: int) -> dict[str, Any]:
+    """Growing columns may have grown since the sketch's blob was written."""
+    return {name: np.pad(a, [(0, 0)] * (a.ndim - 1) + [(0, d - a.shape[-1])]) for name, a in arrays.items()}
+
+
+def _decode_segment(data: bytes, names: dict[int, str]) -> RowBlock:
+    read = decode_arrays(data, kind="segment")
+    names.update(_names_in(read.numbers))
+    try:
+        return RowBlock(read.arrays["indptr"], read.arrays["indices"], read.arrays["values"], int(read.numbers["d"]))
+    except KeyError as missing:
+        raise FormatError(f"a segment of the buffer lacks {missing}") from missing
+
+
+def _names_in(numbers: Mapping[str, Any]) -> dict[int, str]:
+    columns, names = numbers["names"]
+    return dict(zip(columns, names, strict=True))
+
+
+def _check_counters(state: PartitionState, manifest: Manifest) -> None:
+    for name in ("rows", "nnz", "shrinks"):
+        said, found = manifest.counters.get(name, 0), state.counters()[name]
+        if said != found:
+            raise FormatError(f"the manifest says {said} {name}, its blobs hold {found}")
