@@ -6,7 +6,7 @@ is multiplied as a dense matrix. All is scaled by a power of two (exactly) so th
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,10 @@ TILE_ENTRIES = 1 << 17
 """About what fits into the second-level cache beside the block it is multiplied with."""
 
 TILE_ROWS = 1 << 12
+
+
+DENSE_VECTORS_ABOVE = 0.4
+"""The density from which products with single vectors are faster dense."""
 
 
 def power_of_two_above(value: float) -> float:
@@ -53,7 +57,13 @@ class Tile:
         single = X.astype(np.float32)
         if self.density > dense_above(X.shape[1]):
             return np.asarray(self.dense(np.float32) @ single, dtype=np.float64)
-        return np.asarray(self.sparse.astype(np.float32) @ single, dtype=np.float64)
+        return np.asarray(self._single() @ single, dtype=np.float64)
+
+    def _single(self) -> Any:
+        """The same non-zeros in single precision; indices are shared."""
+        return _trusted_csr(
+            (self.sparse.data.astype(np.float32), self.sparse.indices, self.sparse.indptr), self.sparse.shape
+        )
 
     def dense(self, dtype: Any) -> Any:
         return self.sparse.astype(dtype).toarray()
@@ -107,9 +117,13 @@ class Stack:
             W += tile.transpose_times(Y)
         return G, W
 
-    def gram_times(self, x: Float) -> Float:
-        """M'(Mx) for one vector."""
-        return np.asarray(self.B.T @ (self.B @ x) + self.AT @ (self.A @ x))
+    def gram_operator(self) -> Callable[[Float], Float]:
+        """x -> M'(Mx) for vectors, many of them."""
+        A, AT, B = self.A, self.AT, self.B
+        if self.A.nnz > DENSE_VECTORS_ABOVE * self.block.rows * self.d:
+            A = self.A.toarray()
+            AT = A.T
+        return lambda x: np.asarray(B.T @ (B @ x) + AT @ (A @ x))
 
     def dense(self) -> Float:
         """M itself, for small ones."""
