@@ -118,7 +118,7 @@ class Stack:
         return G, W
 
     def gram_operator(self) -> Callable[[Float], Float]:
-        """x -> M'(Mx) for vectors, many of them."""
+        """The map x -> M'(Mx) for vectors, many of them."""
         A, AT, B = self.A, self.AT, self.B
         if self.A.nnz > DENSE_VECTORS_ABOVE * self.block.rows * self.d:
             A = self.A.toarray()
