@@ -26,12 +26,13 @@ from sfd_stream.errors import (
     StoreRefusedError,
     StoreUnavailableError,
 )
-from sfd_stream.storage.contract import TEMPORARY_PREFIX, check_key, check_prefix
+from sfd_stream.storage.contract import check_key, check_prefix, is_safe_part
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+_TEMPORARY_PREFIX = ".tmp-"
 _NO_HARD_LINKS = frozenset({errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EXDEV})
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _NO_RIGHTS = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
@@ -104,7 +105,7 @@ class DiskStore:
         """
         folder = self._root / check_prefix(prefix)
         with self._named("clean", prefix):
-            return sum(_remove_if_stale(path) for path in folder.rglob(f"{TEMPORARY_PREFIX}*"))
+            return sum(_remove_if_stale(path) for path in folder.rglob(f"{_TEMPORARY_PREFIX}*"))
 
     def _path(self, key: str) -> Path:
         return self._root / check_key(key)
@@ -146,9 +147,10 @@ class DiskStore:
         try:
             yield descriptor, path
         finally:
+            # Closed first: NFS keeps a file that is removed while open under another name.
+            os.close(descriptor)
             with contextlib.suppress(OSError):
                 path.unlink()
-            os.close(descriptor)
 
     def _make_durable_folder(self, folder: Path) -> None:
         """Make the folder and sync it into its parents.
@@ -197,14 +199,15 @@ class DiskStore:
         self._settle(folder)
         try:
             with os.scandir(folder) as entries:
-                found = [(entry.name, entry.is_dir()) for entry in entries]
+                # What can't be a key is not ours: temp files, a volume's lost+found.
+                found = [(entry.name, entry.is_dir()) for entry in entries if is_safe_part(entry.name)]
         except (FileNotFoundError, NotADirectoryError):
             return
         for name, is_folder in found:
             key = f"{prefix}/{name}" if prefix else name
             if is_folder:
                 yield from self._walk(folder / name, key)
-            elif not name.startswith(TEMPORARY_PREFIX):
+            else:
                 yield key
 
     @contextlib.contextmanager
@@ -236,7 +239,7 @@ class DiskStore:
 
 def _open_temporary(folder: Path) -> tuple[int, Path]:
     while True:
-        path = folder / f"{TEMPORARY_PREFIX}{secrets.token_hex(12)}"
+        path = folder / f"{_TEMPORARY_PREFIX}{secrets.token_hex(12)}"
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         # A cleaner that came between the open and the lock took the file for stale: take another name.
         if _lock(descriptor) is not False and os.fstat(descriptor).st_nlink == 1:

@@ -8,7 +8,9 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -181,6 +183,50 @@ def test_anothers_link_at_the_last_moment_wins(tmp_path: Path) -> None:
     assert _files(tmp_path) == ["1"]
 
 
+def test_what_others_keep_in_the_folder_is_no_key_of_ours(open_folder: Path) -> None:
+    DiskStore(open_folder).put("a/1", b"x")
+    (open_folder / "lost+found").mkdir(mode=0o000)
+    (open_folder / "a" / ".nfs0001").write_bytes(b"")
+    (open_folder / "a" / ".tmp-0001").write_bytes(b"")
+    with _as_nobody():
+        assert DiskStore(open_folder).list("") == ["a/1"]
+
+
+def test_writers_are_not_disturbed_by_cleaners(tmp_path: Path) -> None:
+    store, cleaner = DiskStore(tmp_path), DiskStore(tmp_path)
+    keys = [f"a/{number:03d}" for number in range(60)]
+    writing = threading.Event()
+    writing.set()
+
+    def clean() -> None:
+        while writing.is_set():
+            cleaner.remove_stale()
+
+    with ThreadPoolExecutor(5) as pool:
+        cleaning = pool.submit(clean)
+        try:
+            list(pool.map(lambda key: store.create_if_absent(key, key.encode()), keys))
+        finally:
+            writing.clear()
+        cleaning.result()
+    assert store.list("a") == keys
+    assert _files(tmp_path) == [key.removeprefix("a/") for key in keys]
+
+
+def test_where_there_are_no_locks_nothing_is_cleaned_and_writing_works(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_locks(_descriptor: int, _operation: int) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr("fcntl.flock", no_locks)
+    store = DiskStore(tmp_path)
+    store.create_if_absent("a/1", b"x")
+    (tmp_path / "a" / ".tmp-0001").write_bytes(b"perhaps alive")
+    assert store.remove_stale() == 0
+    assert _files(tmp_path) == [".tmp-0001", "1"]
+
+
 @pytest.mark.parametrize("number", [errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS])
 def test_a_file_system_without_hard_links_is_refused(tmp_path: Path, number: int) -> None:
     def link(_source: Path, _target: Path) -> None:
@@ -219,6 +265,27 @@ def test_a_link_out_of_the_root_is_the_administrators_and_followed(tmp_path: Pat
 
 
 @pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder that every user may enter: pytest's own are closed to others."""
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+@contextlib.contextmanager
+def _as_nobody() -> Iterator[None]:
+    """Without root's rights, to which mode bits do not apply."""
+    is_root = os.geteuid() == 0
+    if is_root:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        if is_root:
+            os.seteuid(0)
+
+
+@pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A real file system of 8 MB."""
     folder = tmp_path / "small"
@@ -254,44 +321,44 @@ def test_a_read_only_disk_refuses_writes_and_still_reads(small_disk: Path) -> No
     store = DiskStore(small_disk / "root")
     store.put("a/1", b"x")
     subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
-    for call in (
+    calls: list[Callable[[], object]] = [
         lambda: store.put("a/1", b"y"),
         lambda: store.create_if_absent("a/2", b"y"),
         lambda: store.create_if_absent("new/1", b"y"),
         lambda: store.delete("a/1"),
-    ):
+    ]
+    for call in calls:
         with pytest.raises(StoreRefusedError, match="Read-only file system"):
             call()
     assert store.get("a/1") == b"x"
     assert store.list("") == ["a/1"]
 
 
-@contextlib.contextmanager
-def _as_nobody() -> Iterator[None]:
-    """Without root's rights, to which mode bits do not apply."""
-    is_root = os.geteuid() == 0
-    if is_root:
-        os.seteuid(65534)
-    try:
-        yield
-    finally:
-        if is_root:
-            os.seteuid(0)
-
-
-def test_a_folder_without_rights_is_refused(tmp_path: Path) -> None:
-    store = DiskStore(tmp_path / "root")
+def test_a_folder_without_rights_is_refused(open_folder: Path) -> None:
+    store = DiskStore(open_folder / "root")
     store.put("a/1", b"x")
-    (tmp_path / "root" / "a").chmod(0o555)
+    (open_folder / "root" / "a").chmod(0o555)
+    calls: list[Callable[[], object]] = [
+        lambda: store.put("a/1", b"y"),
+        lambda: store.create_if_absent("a/2", b"y"),
+        lambda: store.delete("a/1"),
+    ]
     with _as_nobody():
-        for call in (
-            lambda: store.put("a/1", b"y"),
-            lambda: store.create_if_absent("a/2", b"y"),
-            lambda: store.delete("a/1"),
-        ):
+        for call in calls:
             with pytest.raises(StoreRefusedError, match="Permission denied"):
                 call()
-    assert store.get("a/1") == b"x"
+        assert store.get("a/1") == b"x"
+        assert store.list("") == ["a/1"]
+
+
+def test_a_root_below_a_folder_that_we_may_not_read_works(open_folder: Path) -> None:
+    root = open_folder / "closed" / "root"
+    root.mkdir(parents=True)
+    root.chmod(0o777)
+    (open_folder / "closed").chmod(0o711)
+    with _as_nobody():
+        DiskStore(root).create_if_absent("a/1", b"x")
+    assert DiskStore(root).get("a/1") == b"x"
 
 
 def test_files_follow_the_umask_so_that_a_group_can_share_them(tmp_path: Path) -> None:
