@@ -76,6 +76,17 @@ def test_content_is_synced_before_its_name_and_the_name_before_the_return(tmp_pa
     assert folders >= {root / "a", root, root.parent, tmp_path}
 
 
+def test_a_delete_is_synced_before_it_returns(tmp_path: Path) -> None:
+    synced: list[tuple[Path, bool]] = []
+
+    def fsync(descriptor: int) -> None:
+        synced.append((_path_of(descriptor), (tmp_path / "a" / "1").exists()))
+
+    DiskStore(tmp_path).put("a/1", b"x")
+    DiskStore(tmp_path, fsync=fsync).delete("a/1")
+    assert synced == [(tmp_path / "a", False)]
+
+
 def test_folders_that_another_process_made_are_synced_before_they_are_trusted(tmp_path: Path) -> None:
     (tmp_path / "root" / "a").mkdir(parents=True)
     synced: list[Path] = []
