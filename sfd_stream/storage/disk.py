@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import itertools
 import os
 import secrets
 import shutil
@@ -162,10 +163,11 @@ class DiskStore:
         with self._lock:
             top = next(parent for parent in self._root.parents if parent.exists())
             folder.mkdir(parents=True, exist_ok=True)
-            while folder != top:
-                self._fsync_parent(folder)
-                self._durable_folders.add(folder)
-                folder = folder.parent
+            chain = list(itertools.takewhile(lambda one: one != top, (folder, *folder.parents)))
+            for one in chain:
+                self._fsync_parent(one)
+            # Trusted only now: a folder is no safer than those above it.
+            self._durable_folders.update(chain)
 
     def _fsync_parent(self, folder: Path) -> None:
         try:
@@ -176,17 +178,22 @@ class DiskStore:
                 raise
 
     def _sync_folder(self, folder: Path) -> None:
-        """Put the folder's names on the disk; until that has worked, nobody is told what is in it."""
-        with self._lock:
-            self._unsure_folders.add(folder)
-        self._fsync_folder(folder)
-        with self._lock:
-            self._unsure_folders.discard(folder)
+        """Put the folder's names on the disk; if that fails, remember it."""
+        try:
+            self._fsync_folder(folder)
+        except OSError:
+            with self._lock:
+                self._unsure_folders.add(folder)
+            raise
 
     def _settle(self, folder: Path) -> None:
         """A name that we made but could not sync must not be taken for durable because it can be read."""
-        if folder in self._unsure_folders:
-            self._sync_folder(folder)
+        if folder not in self._unsure_folders:
+            return
+        # Under the lock, so that a sync that fails meanwhile is noted after this one, not forgotten by it.
+        with self._lock:
+            self._fsync_folder(folder)
+            self._unsure_folders.discard(folder)
 
     def _fsync_folder(self, folder: Path) -> None:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
