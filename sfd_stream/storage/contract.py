@@ -15,10 +15,10 @@ from sfd_stream.errors import SettingsError, StoreRefusedError
 
 PART_MAX_BYTES = 255
 KEY_MAX_BYTES = 1024
-TEMPORARY_PREFIX = ".tmp-"
 
 _PLAIN = frozenset((string.ascii_letters + string.digits + "-_").encode())
-_PART = re.compile(r"[A-Za-z0-9._~%=-]{1,255}")
+# Nothing hidden: that is where temp files, NFS's own `.nfs...` and the folders . and .. are.
+_PART = re.compile(r"[A-Za-z0-9_~%=-][A-Za-z0-9._~%=-]{0,254}")
 
 
 class Store(Protocol):
@@ -84,12 +84,16 @@ def part_text(part: str) -> str:
 def check_key(key: str) -> str:
     """The key itself, if every part is safe on every store. A path that climbs out ends here."""
     parts = key.split("/")
-    bad = next((part for part in parts if not _is_safe(part)), None)
+    bad = next((part for part in parts if not is_safe_part(part)), None)
     if bad is not None:
         raise StoreRefusedError(f"{key!r} is no key of a checkpoint store: the part {bad!r} is not safe; use key_part")
     if len(key) > KEY_MAX_BYTES:
         raise StoreRefusedError(f"the key {key[:80]!r}... has {len(key)} bytes, more than the {KEY_MAX_BYTES} allowed")
     return key
+
+
+def is_safe_part(part: str) -> bool:
+    return _PART.fullmatch(part) is not None
 
 
 def check_prefix(prefix: str) -> str:
@@ -101,8 +105,3 @@ def check_prefix(prefix: str) -> str:
 def _encoded(byte: int, *, first: bool) -> str:
     plain = byte in _PLAIN or (byte == ord(".") and not first)
     return chr(byte) if plain else f"%{byte:02X}"
-
-
-def _is_safe(part: str) -> bool:
-    known = _PART.fullmatch(part) is not None
-    return known and part not in {".", ".."} and not part.startswith(TEMPORARY_PREFIX)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import itertools
 import os
 import secrets
 import shutil
@@ -26,16 +27,18 @@ from sfd_stream.errors import (
     StoreRefusedError,
     StoreUnavailableError,
 )
-from sfd_stream.storage.contract import TEMPORARY_PREFIX, check_key, check_prefix
+from sfd_stream.storage.contract import check_key, check_prefix, is_safe_part
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+_TEMPORARY_PREFIX = ".tmp-"
 _NO_HARD_LINKS = frozenset({errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EXDEV})
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _NO_RIGHTS = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
-_NOT_A_PLACE = frozenset({errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP})
+# EEXIST is left over from making a folder where a file is.
+_NOT_A_PLACE = frozenset({errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP})
 
 
 class DiskStore:
@@ -103,7 +106,7 @@ class DiskStore:
         """
         folder = self._root / check_prefix(prefix)
         with self._named("clean", prefix):
-            return sum(_remove_if_stale(path) for path in folder.rglob(f"{TEMPORARY_PREFIX}*"))
+            return sum(_remove_if_stale(path) for path in folder.rglob(f"{_TEMPORARY_PREFIX}*"))
 
     def _path(self, key: str) -> Path:
         return self._root / check_key(key)
@@ -145,9 +148,10 @@ class DiskStore:
         try:
             yield descriptor, path
         finally:
+            # Closed first: NFS keeps a file that is removed while open under another name.
+            os.close(descriptor)
             with contextlib.suppress(OSError):
                 path.unlink()
-            os.close(descriptor)
 
     def _make_durable_folder(self, folder: Path) -> None:
         """Make the folder and sync it into its parents.
@@ -159,10 +163,11 @@ class DiskStore:
         with self._lock:
             top = next(parent for parent in self._root.parents if parent.exists())
             folder.mkdir(parents=True, exist_ok=True)
-            while folder != top:
-                self._fsync_parent(folder)
-                self._durable_folders.add(folder)
-                folder = folder.parent
+            chain = list(itertools.takewhile(lambda one: one != top, (folder, *folder.parents)))
+            for one in chain:
+                self._fsync_parent(one)
+            # Trusted only now: a folder is no safer than those above it.
+            self._durable_folders.update(chain)
 
     def _fsync_parent(self, folder: Path) -> None:
         try:
@@ -173,17 +178,22 @@ class DiskStore:
                 raise
 
     def _sync_folder(self, folder: Path) -> None:
-        """Put the folder's names on the disk; until that has worked, nobody is told what is in it."""
-        with self._lock:
-            self._unsure_folders.add(folder)
-        self._fsync_folder(folder)
-        with self._lock:
-            self._unsure_folders.discard(folder)
+        """Put the folder's names on the disk; if that fails, remember it."""
+        try:
+            self._fsync_folder(folder)
+        except OSError:
+            with self._lock:
+                self._unsure_folders.add(folder)
+            raise
 
     def _settle(self, folder: Path) -> None:
         """A name that we made but could not sync must not be taken for durable because it can be read."""
-        if folder in self._unsure_folders:
-            self._sync_folder(folder)
+        if folder not in self._unsure_folders:
+            return
+        # Under the lock, so that a sync that fails meanwhile is noted after this one, not forgotten by it.
+        with self._lock:
+            self._fsync_folder(folder)
+            self._unsure_folders.discard(folder)
 
     def _fsync_folder(self, folder: Path) -> None:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
@@ -196,14 +206,15 @@ class DiskStore:
         self._settle(folder)
         try:
             with os.scandir(folder) as entries:
-                found = [(entry.name, entry.is_dir()) for entry in entries]
+                # What can't be a key is not ours: temp files, a volume's lost+found.
+                found = [(entry.name, entry.is_dir()) for entry in entries if is_safe_part(entry.name)]
         except (FileNotFoundError, NotADirectoryError):
             return
         for name, is_folder in found:
             key = f"{prefix}/{name}" if prefix else name
             if is_folder:
                 yield from self._walk(folder / name, key)
-            elif not name.startswith(TEMPORARY_PREFIX):
+            else:
                 yield key
 
     @contextlib.contextmanager
@@ -235,7 +246,7 @@ class DiskStore:
 
 def _open_temporary(folder: Path) -> tuple[int, Path]:
     while True:
-        path = folder / f"{TEMPORARY_PREFIX}{secrets.token_hex(12)}"
+        path = folder / f"{_TEMPORARY_PREFIX}{secrets.token_hex(12)}"
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         # A cleaner that came between the open and the lock took the file for stale: take another name.
         if _lock(descriptor) is not False and os.fstat(descriptor).st_nlink == 1:

@@ -1,8 +1,9 @@
 """Checkpoints in an object store (S3 and its kin, Google Cloud Storage, Azure Blob Storage), by obstore.
 
-A call ends within `retry_s` + `timeout_s`: obstore repeats what failed on the way or with a 5xx, with
-exponential backoff and jitter. A repeated create may meet its own first attempt and say ObjectExistsError:
-the nonce in the content settles that, one level up.
+A request ends within `retry_s` + `timeout_s` (a list is a request for each thousand keys, a large put one for
+each 16 MiB): obstore repeats what failed on the way or with a 5xx, with exponential backoff and jitter. A
+repeated create may meet its own first attempt and say ObjectExistsError: the nonce in the content settles
+that, one level up.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ _STATUS = re.compile(r"status code: (\d{3})")
 _NO_SUCH_BUCKET = re.compile(r"NoSuchBucket|ContainerNotFound|bucket does not exist|ContainerBeingDeleted")
 # S3 answers 409 to a create that met another in flight, with nothing decided; obstore says "exists".
 _UNDECIDED = re.compile(r"ConditionalRequestConflict|OperationAborted")
-_WRONG_FOR_GOOD = re.compile(r"configured region|AccessDenied|URL scheme is not allowed|InvalidAccessKeyId")
+_WRONG_FOR_GOOD = re.compile(r"configured region|BadScheme")
+_HTTP_KIND = re.compile(r"HttpError \{\s*kind: (\w+)")
 _MAY_PASS = frozenset({408, 409, 425, 429})
 _QUERY = re.compile(r"\?[^\s\"'<>]+")
 
@@ -150,6 +152,10 @@ def _split(options: Mapping[str, str]) -> tuple[Any, ClientConfig, RetryConfig]:
     allow_http = rest.pop("allow_http", "false").lower()
     if allow_http not in {"true", "false"}:
         raise SettingsError(f"the store option allow_http must be true or false, not {allow_http!r}")
+    if allow_http == "false" and any(value.lower().startswith("http://") for value in rest.values()):
+        raise SettingsError(
+            "the store's endpoint is plain http; write https, or set the option allow_http=true"
+        )
     limits = Limits(
         connect_timeout_s=_positive(rest, "connect_timeout_s", Limits.connect_timeout_s),
         timeout_s=_positive(rest, "timeout_s", Limits.timeout_s),
@@ -191,7 +197,7 @@ def _translated(error: Exception, what: str, verb: str) -> StoreError:
         return _not_found(message, verb)
     if _is_final(error, said):
         return StoreRefusedError(
-            f"{message}; check the credentials, their rights (read, write, list, delete), the region"
+            f"{message}; check the credentials, their rights (read, write, list, delete), region and endpoint"
         )
     return StoreUnavailableError(message)
 
@@ -216,6 +222,8 @@ def _is_final(error: Exception, said: str) -> bool:
 
 def _first_line(error: Exception) -> str:
     """What the library says without its debug dump, markup and request signatures."""
-    text = str(error).split("\n\nDebug source", 1)[0]
+    text, _, dump = str(error).partition("\n\nDebug source")
+    kind = _HTTP_KIND.search(dump)
+    text = f"{text} ({kind.group(1).lower()})" if kind else text
     text = re.sub(r"<RequestId>.*?</RequestId>|<HostId>.*?</HostId>|<\?xml[^>]*>", " ", text)
     return " ".join(re.sub(r"<[^>]*>", " ", _QUERY.sub("", text)).split())[:500]

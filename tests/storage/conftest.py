@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -32,10 +32,14 @@ class Place:
     def open(self) -> Store:
         return open_store(self.url, self.options)
 
+    def impatient(self) -> Place:
+        """The same place with a short timeout, where there is one: see `racer`."""
+        return replace(self, options=dict(self.options) | {"timeout_s": "3"}) if self.options else self
+
 
 def _s3_place(request: pytest.FixtureRequest) -> Place:
     server: SeaweedServer = request.getfixturevalue("s3_server")
-    return Place(server.new_url(), server.options(timeout_s="3"))
+    return Place(server.new_url(), server.options())
 
 
 @pytest.fixture(params=["memory", "disk", pytest.param("s3", marks=S3)])

@@ -1,0 +1,86 @@
+"""A TCP proxy on loopback that can lose answers: the work is done, and the client never hears of it."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from typing import Self
+from urllib.parse import urlsplit
+
+
+class LossyProxy:
+    """Passes everything on to `endpoint`, except that the next `cut` answers end the connection instead.
+
+    With `hold` set, answers wait; the connection stays open and silent.
+    """
+
+    def __init__(self, endpoint: str) -> None:
+        where = urlsplit(endpoint)
+        assert where.hostname is not None
+        assert where.port is not None
+        self._target = (where.hostname, where.port)
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._lock = threading.Lock()
+        self._to_cut = 0
+        self.answers_lost = 0
+        self.flowing = threading.Event()
+        self.flowing.set()
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._accept, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.flowing.set()
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+
+    @property
+    def endpoint(self) -> str:
+        return f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+
+    def cut_answers(self, count: int) -> None:
+        with self._lock:
+            self._to_cut = count
+
+    def hold_answers(self) -> None:
+        self.flowing.clear()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                server = socket.create_connection(self._target)
+                threading.Thread(target=self._requests, args=(client, server), daemon=True).start()
+                threading.Thread(target=self._answers, args=(client, server), daemon=True).start()
+
+    def _requests(self, client: socket.socket, server: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := client.recv(65_536):
+                server.sendall(data)
+        _close(server)
+
+    def _answers(self, client: socket.socket, server: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := server.recv(65_536):
+                if self._is_lost():
+                    break
+                self.flowing.wait()
+                client.sendall(data)
+        _close(client)
+        _close(server)
+
+    def _is_lost(self) -> bool:
+        with self._lock:
+            lost = self._to_cut > 0
+            self._to_cut -= lost
+            self.answers_lost += lost
+            return lost
+
+
+def _close(one: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        one.shutdown(socket.SHUT_RDWR)
+    one.close()
