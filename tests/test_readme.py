@@ -9,7 +9,9 @@ import sys
 from pathlib import Path
 
 README = Path(__file__).parents[1] / "README.md"
-EXAMPLE = re.compile(r"```python\n(?P<code>.*?)```.*?<!-- output of the example above.*?-->\n```\n(?P<output>.*?)```", re.S)
+EXAMPLE = re.compile(
+    r"```python\n(?P<code>.*?)```.*?<!-- output of the example above.*?-->\n```\n(?P<output>.*?)```", re.S
+)
 
 
 def example() -> tuple[str, str, str]:

@@ -153,9 +153,7 @@ def _split(options: Mapping[str, str]) -> tuple[Any, ClientConfig, RetryConfig]:
     if allow_http not in {"true", "false"}:
         raise SettingsError(f"the store option allow_http must be true or false, not {allow_http!r}")
     if allow_http == "false" and any(value.lower().startswith("http://") for value in rest.values()):
-        raise SettingsError(
-            "the store's endpoint is plain http; write https, or set the option allow_http=true"
-        )
+        raise SettingsError("the store's endpoint is plain http; write https, or set the option allow_http=true")
     limits = Limits(
         connect_timeout_s=_positive(rest, "connect_timeout_s", Limits.connect_timeout_s),
         timeout_s=_positive(rest, "timeout_s", Limits.timeout_s),

@@ -10,9 +10,7 @@ from typing import Any, Self
 class OneAnswer:
     def __init__(self, status: int, body: str = "", **headers: str) -> None:
         self.requests: list[str] = []
-        self._server = ThreadingHTTPServer(
-            ("127.0.0.1", 0), _handler(status, body.encode(), headers, self.requests)
-        )
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(status, body.encode(), headers, self.requests))
 
     def __enter__(self) -> Self:
         threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
@@ -27,9 +25,7 @@ class OneAnswer:
         return f"http://127.0.0.1:{self._server.server_address[1]}"
 
 
-def _handler(
-    status: int, body: bytes, headers: dict[str, str], seen: list[str]
-) -> type[BaseHTTPRequestHandler]:
+def _handler(status: int, body: bytes, headers: dict[str, str], seen: list[str]) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 

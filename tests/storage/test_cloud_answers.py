@@ -56,9 +56,7 @@ def _xml(code: str) -> str:
         ("s3", 400, "ExpiredToken", StoreRefusedError),
     ],
 )
-def test_a_create_is_exists_unknown_or_refused(
-    kind: str, status: int, code: str, error: type[StoreError]
-) -> None:
+def test_a_create_is_exists_unknown_or_refused(kind: str, status: int, code: str, error: type[StoreError]) -> None:
     with OneAnswer(status, _xml(code)) as server, pytest.raises(error):
         _open(kind, server.endpoint).create_if_absent("a/1", b"x")
 

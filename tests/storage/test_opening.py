@@ -15,9 +15,7 @@ def test_each_scheme_opens_its_store(tmp_path: Path) -> None:
     assert isinstance(open_store("memory://x"), MemoryStore)
     assert isinstance(open_store("s3://bucket/prefix", {"region": "eu-west-1"}), ObjectStore)
     assert isinstance(open_store("gs://bucket/prefix", {"skip_signature": "true"}), ObjectStore)
-    assert isinstance(
-        open_store("az://box/prefix", {"account_name": "a", "skip_signature": "true"}), ObjectStore
-    )
+    assert isinstance(open_store("az://box/prefix", {"account_name": "a", "skip_signature": "true"}), ObjectStore)
 
 
 def test_memory_is_shared_by_name_within_the_process() -> None:

@@ -66,9 +66,7 @@ def test_wrong_credentials_are_refused_at_once_and_not_repeated(
 
 
 @pytest.mark.parametrize("verb", ["create", "put", "delete"])
-def test_without_the_right_to_write_writes_are_refused_and_reads_work(
-    s3_server: SeaweedServer, verb: str
-) -> None:
+def test_without_the_right_to_write_writes_are_refused_and_reads_work(s3_server: SeaweedServer, verb: str) -> None:
     url = s3_server.new_url()
     open_store(url, s3_server.options()).put("a/1", b"x")
     reader = s3_server.options(access_key_id=READ_ONLY_ACCESS_KEY, secret_access_key=READ_ONLY_SECRET_KEY)
@@ -93,9 +91,7 @@ def test_a_refused_connection_may_pass(s3_server: SeaweedServer, verb: str) -> N
         VERBS[verb](open_store(s3_server.new_url(), options))
 
 
-def test_plain_http_must_be_allowed_explicitly(
-    s3_server: SeaweedServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_plain_http_must_be_allowed_explicitly(s3_server: SeaweedServer, monkeypatch: pytest.MonkeyPatch) -> None:
     options = s3_server.options(allow_http="false")
     with pytest.raises(SettingsError, match="allow_http=true"):
         open_store(s3_server.new_url(), options)
@@ -115,9 +111,7 @@ def test_credentials_and_endpoint_may_come_from_the_environment(
     assert store.get("a/1") == b"x"
 
 
-def test_a_create_whose_answer_is_lost_is_unknown_and_done(
-    s3_server: SeaweedServer, proxy: LossyProxy
-) -> None:
+def test_a_create_whose_answer_is_lost_is_unknown_and_done(s3_server: SeaweedServer, proxy: LossyProxy) -> None:
     url = s3_server.new_url()
     store = open_store(url, s3_server.options(endpoint=proxy.endpoint, **IMPATIENT))
     proxy.cut_answers(1)
@@ -127,9 +121,7 @@ def test_a_create_whose_answer_is_lost_is_unknown_and_done(
     assert store.get("a/1") == b"nonce"
 
 
-def test_a_create_that_the_library_repeats_meets_its_own_write(
-    s3_server: SeaweedServer, proxy: LossyProxy
-) -> None:
+def test_a_create_that_the_library_repeats_meets_its_own_write(s3_server: SeaweedServer, proxy: LossyProxy) -> None:
     store = open_store(s3_server.new_url(), s3_server.options(endpoint=proxy.endpoint))
     proxy.cut_answers(1)
     with pytest.raises(ObjectExistsError):
@@ -138,9 +130,7 @@ def test_a_create_that_the_library_repeats_meets_its_own_write(
     assert store.get("a/1") == b"nonce"
 
 
-def test_reads_and_overwrites_are_repeated_until_an_answer_comes(
-    s3_server: SeaweedServer, proxy: LossyProxy
-) -> None:
+def test_reads_and_overwrites_are_repeated_until_an_answer_comes(s3_server: SeaweedServer, proxy: LossyProxy) -> None:
     store = open_store(s3_server.new_url(), s3_server.options(endpoint=proxy.endpoint))
     for call in (lambda: store.put("a/1", b"x"), lambda: store.get("a/1"), lambda: store.list("a")):
         proxy.cut_answers(2)
