@@ -7,7 +7,7 @@ messages ──► Filler.send ──► librdkafka's queue ──► broker
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from dataclasses import asdict, dataclass, fields
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -68,7 +68,7 @@ class Filler:
         rate: float | None = None,
         clock: Callable[[], float],
     ) -> None:
-        self.confirmed: dict[int, Counts] = defaultdict(Counts)
+        self.confirmed = {number: Counts() for number in range(partitions)}
         self._producer = producer
         self._topic = topic
         self._partitions = partitions

@@ -42,8 +42,8 @@ class FloodLimit:
     """Lets `most` lines of the same event pass in `interval_s`, and counts the others.
 
     The count is told by the first such line of a later interval (`held_back=...`), or by `drain`. The same
-    event means the same level and text; what is bound or formatted into it does not matter. Debug lines are not
-    limited: who asks for them wants them all.
+    event means the same level and text; what is bound or formatted into it does not matter. Debug lines are
+    not limited: who asks for them wants them all.
     """
 
     def __init__(self, *, most: int, interval_s: float, clock: Callable[[], float]) -> None:
