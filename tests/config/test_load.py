@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from pydantic import ValidationError
@@ -11,6 +10,9 @@ from pydantic import ValidationError
 from sfd_stream.config import Settings, load, load_kafka
 from sfd_stream.config.load import KEYS
 from sfd_stream.errors import SettingsError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 GOOD = """\
 kafka:

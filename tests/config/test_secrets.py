@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from pydantic import ValidationError
@@ -13,6 +13,9 @@ from sfd_stream.config import Settings, load
 from sfd_stream.config.secrets import MASK, is_secret, mask, mask_text, secret_values
 from sfd_stream.config.show import effective_rows
 from sfd_stream.errors import SettingsError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 SECRET = "hunter2-hunter2"
 BASE = ["input.topic=rows", "sketch.d=100", "kafka.bootstrap.servers=h:1", "kafka.group.id=g"]

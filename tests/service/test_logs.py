@@ -6,8 +6,7 @@ import io
 import json
 import logging
 import warnings
-from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import structlog
@@ -21,6 +20,9 @@ from sfd_stream.service.logs import (
     configure,
     get_logger,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 SECRET = "hunter2-hunter2"
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -12,6 +11,9 @@ import scipy.sparse as sp
 
 from sfd_stream.errors import SettingsError
 from sfd_stream.service.matrices import BLOCK_ROWS, kind_of, read_bags, read_matrix
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 ROWS = BLOCK_ROWS + 10
 
