@@ -1,4 +1,4 @@
-"""The boundary: one sentence and the right exit code, whatever happens; and nothing loaded before it is needed."""
+"""The boundary: one sentence and the right exit code, whatever happens; nothing loaded before its time."""
 
 from __future__ import annotations
 

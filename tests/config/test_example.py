@@ -1,4 +1,4 @@
-"""config/example.yaml says what the model says: every key, its default, its sentence; and it is valid as it stands."""
+"""config/example.yaml says what the model says: every key, its default, its sentence; and it is valid."""
 
 from __future__ import annotations
 

@@ -92,8 +92,9 @@ def test_a_bad_url_with_credentials_is_refused_without_them() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["sasl.password", "ssl.key.password", "ssl.keystore.password", "ssl.key.pem", "sasl.jaas.config", "aws_access_key_id",
-     "aws_secret_access_key", "aws_session_token", "azure_storage_sas_token", "google_service_account_key", "api-key",
+    ["sasl.password", "ssl.key.password", "ssl.keystore.password", "ssl.key.pem", "sasl.jaas.config",
+     "aws_access_key_id", "aws_secret_access_key", "aws_session_token", "azure_storage_sas_token",
+     "google_service_account_key", "api-key",
      "Authorization", "sasl.oauthbearer.assertion.private.key.passphrase", "client_secret", "PGPASSWORD"],
 )  # fmt: skip
 def test_secret_names(name: str) -> None:
@@ -103,8 +104,9 @@ def test_secret_names(name: str) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["ssl.key.location", "sasl.oauthbearer.token.endpoint.url", "sasl.username", "group.id", "key", "input.keep_names",
-     "tokens", "sketch.seed", "ssl.certificate.pem", "aws_web_identity_token_file", "monkey", "partition.assignment.strategy"],
+    ["ssl.key.location", "sasl.oauthbearer.token.endpoint.url", "sasl.username", "group.id", "key",
+     "input.keep_names", "tokens", "sketch.seed", "ssl.certificate.pem", "aws_web_identity_token_file", "monkey",
+     "partition.assignment.strategy"],
 )  # fmt: skip
 def test_names_that_only_look_like_it(name: str) -> None:
     assert not is_secret(name)

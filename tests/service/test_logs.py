@@ -6,7 +6,7 @@ import io
 import json
 import logging
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 import structlog
@@ -58,6 +58,10 @@ def begin(
     return stream, clock, logs
 
 
+def refuse_login(password: str) -> NoReturn:
+    raise RuntimeError(f"login failed for {password}")
+
+
 def lines(stream: io.StringIO) -> list[dict[str, Any]]:
     return [json.loads(line) for line in stream.getvalue().splitlines()]
 
@@ -94,11 +98,10 @@ def test_lines_below_the_level_are_not_written() -> None:
 def test_a_secret_is_in_no_line_whatever_brought_it(form: Format) -> None:
     stream, _, _ = begin(form)
     log = get_logger(settings={"sasl.password": SECRET})
-    log.info(f"event {SECRET}", url=f"s3://a:{SECRET}x@b", nested=[{"token": SECRET}, SECRET], password=5)
+    log.info("event " + SECRET, url=f"s3://a:{SECRET}x@b", nested=[{"token": SECRET}, SECRET], password=5)
     logging.getLogger("lib").warning("logging in with %s", SECRET)
     try:
-        local = SECRET
-        raise RuntimeError(f"login failed for {local}")
+        refuse_login(SECRET)
     except RuntimeError as error:
         log.exception("failed", error=error)
         logging.getLogger("lib").exception("failed too")
