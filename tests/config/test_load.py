@@ -115,8 +115,10 @@ def test_all_mistakes_are_listed_at_once_one_line_each_with_their_places(tmp_pat
     assert found == [
         "--set log.level: write it as --set section.key=value",
         "sketch.ell must be at least 1, not 0 (settings.yaml:8)",
-        "sketch.method must be one of fused, paper or sparse-shrink, not 'fussed'; did you mean fused?"
-        " (settings.yaml:9)",
+        (
+            "sketch.method must be one of fused, paper or sparse-shrink, not 'fussed'; did you mean fused?"
+            " (settings.yaml:9)"
+        ),
         "checkpoint.every_s must be more than 0.0, not '-1' (--set)",
         "http.port must be at most 65535, not '70000' (SFD_HTTP__PORT)",
         "worker.batch_records must not be true or false (settings.yaml:12)",

@@ -105,8 +105,8 @@ def test_secret_names(name: str) -> None:
 @pytest.mark.parametrize(
     "name",
     ["ssl.key.location", "sasl.oauthbearer.token.endpoint.url", "sasl.username", "group.id", "key",
-     "input.keep_names", "tokens", "sketch.seed", "ssl.certificate.pem", "aws_web_identity_token_file", "monkey",
-     "partition.assignment.strategy"],
+     "input.keep_names", "tokens", "sketch.seed", "ssl.certificate.pem", "aws_web_identity_token_file",
+     "monkey", "partition.assignment.strategy"],
 )  # fmt: skip
 def test_names_that_only_look_like_it(name: str) -> None:
     assert not is_secret(name)

@@ -98,7 +98,8 @@ def test_lines_below_the_level_are_not_written() -> None:
 def test_a_secret_is_in_no_line_whatever_brought_it(form: Format) -> None:
     stream, _, _ = begin(form)
     log = get_logger(settings={"sasl.password": SECRET})
-    log.info("event " + SECRET, url=f"s3://a:{SECRET}x@b", nested=[{"token": SECRET}, SECRET], password=5)
+    told = f"event {SECRET}"
+    log.info(told, url=f"s3://a:{SECRET}x@b", nested=[{"token": SECRET}, SECRET], password=5)
     logging.getLogger("lib").warning("logging in with %s", SECRET)
     try:
         refuse_login(SECRET)
