@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class FakeAdmin:
-    """A cluster that knows topics by their number of partitions; a new one gets its leaders at the second look."""
+    """A cluster that knows topics by their partitions; a new one gets its leaders at the second look."""
 
     def __init__(
         self,
@@ -33,6 +33,7 @@ class FakeAdmin:
         self._young: set[str] = set()
 
     def list_topics(self, topic: str | None = None, timeout: float = 0) -> Any:
+        assert timeout > 0
         if topic and topic not in self.topics and self._makes_by_itself:
             self.topics[topic] = self._makes_by_itself
         listed = {name: self._described(name, count) for name, count in self.topics.items()}
