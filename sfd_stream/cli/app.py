@@ -17,6 +17,9 @@ _EPILOG = """\
 --set section.key=value. "sfd-stream config show" says which holds and where it came from.
 """
 
+# typer turns an interrupt into this code and says nothing.
+_TYPER_INTERRUPTED = 130
+
 DATA = "Data"
 SETTINGS = "Settings"
 
@@ -33,6 +36,8 @@ def run(arguments: list[str]) -> int:
     except typer.TyperException as error:
         _say_misuse(error)
         return error.exit_code
+    if code == _TYPER_INTERRUPTED:
+        raise KeyboardInterrupt
     return code if isinstance(code, int) else 0
 
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
 import msgpack
@@ -137,6 +140,7 @@ def test_people_get_a_table(broker: str, capsys: pytest.CaptureFixture[str]) -> 
     out = capsys.readouterr().out
     assert "squared_frobenius" in out
     assert "2,000" in out
+    assert len(out.split()) == 6 * 6 + 1  # no cell is folded: heading, rule, four partitions and the total
 
 
 @pytest.mark.parametrize(
@@ -175,6 +179,39 @@ def test_another_number_of_partitions_than_the_topic_has_is_refused(
     ]
     assert main(arguments) == 2
     assert "topic seven has 4 partitions, not 7" in capsys.readouterr().err
+
+
+def test_a_message_that_is_too_large_is_told_with_a_remedy(
+    broker: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["--synthetic", "3000,1000,100", "--format", "blocks", "--rows-per-message", "3000"]
+    assert main(["produce", *arguments, "--topic", "large", "--broker", broker]) == 5
+    assert "send fewer rows in a message" in capsys.readouterr().err
+
+
+def test_an_interrupt_ends_it_with_130(broker: str) -> None:
+    arguments = [
+        "produce",
+        "--synthetic",
+        "100000,10,2",
+        "--rate",
+        "1",
+        "--topic",
+        "slow",
+        "--broker",
+        broker,
+    ]
+    command = [sys.executable, "-m", "sfd_stream.cli", *arguments]
+    consumer = Consumer({"bootstrap.servers": broker, "group.id": "watcher"})
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        consumer.assign([TopicPartition("slow", 0, 0)])
+        while consumer.poll(1.0) is None:
+            assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    consumer.close()
+    assert process.returncode == 130
+    assert err.endswith("interrupted\n")
 
 
 class FakeRecord:
