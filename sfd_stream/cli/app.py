@@ -19,6 +19,9 @@ _EPILOG = """\
 """
 
 STREAM = "The stream"
+# typer turns an interrupt into this code and says nothing.
+_TYPER_INTERRUPTED = 130
+
 DATA = "Data"
 SETTINGS = "Settings"
 
@@ -35,6 +38,8 @@ def run(arguments: list[str]) -> int:
     except typer.TyperException as error:
         _say_misuse(error)
         return error.exit_code
+    if code == _TYPER_INTERRUPTED:
+        raise KeyboardInterrupt
     return code if isinstance(code, int) else 0
 
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+_UNBOUNDED = 1_000
+
 
 def print_json(value: Any) -> None:
     """One JSON document on standard output."""
@@ -27,12 +29,11 @@ def print_table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    body = [tuple(rows_item) for rows_item in rows]
+    body = [tuple(row) for row in rows]
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for i, title in enumerate(header):
         numeric = bool(body) and all(isinstance(row[i], int | float) for row in body)
         table.add_column(title, justify="right" if numeric else "left", overflow="fold")
     for row in body:
         table.add_row(*(Text(f"{cell:,}" if isinstance(cell, int | float) else str(cell)) for cell in row))
-    console = Console(file=sys.stdout)
-    console.print(table, width=None if console.is_terminal else 10_000)
+    Console(file=sys.stdout, width=None if sys.stdout.isatty() else _UNBOUNDED).print(table)

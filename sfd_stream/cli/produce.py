@@ -172,9 +172,12 @@ def _fill(
     from confluent_kafka.admin import AdminClient
 
     from sfd_stream.config import librdkafka
+    from sfd_stream.config.secrets import secret_values
+    from sfd_stream.service import logs
     from sfd_stream.service.filler import Filler
     from sfd_stream.service.topics import ensure_topic
 
+    log = logs.configure(secrets=secret_values("kafka", properties))
     logger = logging.getLogger("librdkafka")
     admin = AdminClient(librdkafka.for_admin(properties), logger=logger)
     found = ensure_topic(admin, topic, partitions, sleep=time.sleep)
@@ -187,6 +190,7 @@ def _fill(
     filler = Filler(producer, topic, found, keys=keys, rate=rate, clock=time.monotonic)
     with _progress(topic, total) as progress:
         filler.fill(messages, progress)
+    log.flush()
     return filler.summary()
 
 
