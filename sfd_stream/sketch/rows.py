@@ -113,13 +113,22 @@ def _rising(indptr: Int, indices: Index) -> bool:
 
 def _sorted_and_summed(indptr: Int, indices: Index, values: Float, d: int) -> tuple[Int, Index, Float]:
     key = row_of_entry(indptr) * d + indices  # rows < 2^32 and d <= 2^31, so int64 holds it
-    order = np.argsort(key, kind="stable")  # stable: duplicates stay in the order given
+    order = _stable_order(key, (len(indptr) - 1) * d)
     key = key[order]
     first = np.ones(len(key), dtype=bool)
     np.not_equal(key[1:], key[:-1], out=first[1:])
     # bincount adds one after the other; reduceat adds pairwise, in an order that depends on the length.
     sums = np.bincount(np.cumsum(first) - 1, weights=values[order])
     return _pointers(indptr, first), indices[order][first], sums
+
+
+def _stable_order(key: Int, end: int) -> Int:
+    """The order that sorts keys below `end`, equal ones left as they come."""
+    bits = len(key).bit_length()
+    if end.bit_length() + bits > 63:
+        return np.argsort(key, kind="stable")
+    # Sorting (key, place) as one number is twice as fast as sorting places by key.
+    return np.sort(key << bits | np.arange(len(key))) & ((1 << bits) - 1)
 
 
 def _without_zeros(indptr: Int, indices: Index, values: Float) -> tuple[Int, Index, Float]:

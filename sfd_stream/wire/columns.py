@@ -96,7 +96,7 @@ class HashedColumns:
         """Whether there is room for names."""
         return self.keep_names and len(self.names) < min(self.names_max, self.d)
 
-    def learned(self, columns: Index, values: Float, name_at: Callable[[int], str]) -> HashedColumns:
+    def learned(self, columns: Index, values: Float, texts: Callable[[Int], list[str]]) -> HashedColumns:
         """The mode after these non-zeros, in the order of the bytes; an explicit zero names nothing."""
         if not self.learning:
             return self
@@ -106,12 +106,8 @@ class HashedColumns:
         firsts = np.sort(new[np.unique(columns[new], return_index=True)[1]])[
             : self.names_max - len(self.names)
         ]
-        return replace(self, names={**self.names, **_names(columns[firsts], firsts, name_at)})
+        names = (text[:NAME_CHARS_MAX] for text in texts(firsts))
+        return replace(self, names={**self.names, **dict(zip(columns[firsts].tolist(), names, strict=True))})
 
 
 Columns = FixedColumns | GrowingColumns | HashedColumns
-
-
-def _names(columns: Index, places: Int, name_at: Callable[[int], str]) -> dict[int, str]:
-    pairs = zip(columns.tolist(), places.tolist(), strict=True)
-    return {column: name_at(place)[:NAME_CHARS_MAX] for column, place in pairs}

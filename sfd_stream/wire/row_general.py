@@ -155,7 +155,7 @@ class _Reader:
         if isinstance(indices, bytes):
             packed = _u32("indices", indices)
             self._check_count("indices", len(packed), self._limits.nnz_max)
-            return packed.astype(np.int64)
+            return packed
         kinds = set(map(type, indices))
         if not kinds <= ({int, str} if self._hashed else {int}):
             raise bad(Reason.BAD_TYPE, f"an index is a {_names(kinds - {int})}, not an integer")
@@ -173,7 +173,7 @@ class _Reader:
         if isinstance(values, bytes):
             if len(values) not in (4 * nnz, 8 * nnz):
                 raise bad(Reason.BAD_LENGTH, f"{len(values)} bytes of values for {nnz} indices")
-            return floats(values, 8 if len(values) == 8 * nnz else 4)
+            return floats(np.frombuffer(values, dtype=np.uint8), 8 if len(values) == 8 * nnz else 4)
         if len(values) != nnz:
             raise bad(Reason.BAD_LENGTH, f"{len(values)} values for {nnz} indices")
         if not set(map(type, values)) <= _NUMBERS:

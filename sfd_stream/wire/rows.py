@@ -14,7 +14,7 @@ import numpy as np
 from sfd_stream.errors import RowDecodeError
 from sfd_stream.sketch.rows import VALUE_MAX, Int, RowBlock, canonical
 from sfd_stream.wire.columns import Columns, FixedColumns, Growth, GrowingColumns, HashedColumns
-from sfd_stream.wire.row_content import Faults, checked, feature_at, merged, placed_in
+from sfd_stream.wire.row_content import Faults, checked, texts_of, merged, placed_in
 from sfd_stream.wire.row_encode import encode_row, encode_rows
 from sfd_stream.wire.row_general import Piece, part_of, read_message
 from sfd_stream.wire.row_lists import TOGETHER_MIN, take_lists
@@ -117,6 +117,6 @@ def _taught(columns: Columns, block: RowBlock, placed: Part, parts: list[Part]) 
         case GrowingColumns():
             return columns.grown(block)
         case HashedColumns():
-            return columns.learned(placed.features, placed.values, feature_at(placed, parts)), ()
+            return columns.learned(placed.features, placed.values, texts_of(placed, parts)), ()
         case FixedColumns():
             return columns, ()

@@ -34,7 +34,10 @@ REASONS = {reason.value for reason in Reason}
 
 indices = st.lists(st.integers(0, 60), max_size=12)
 any_value = st.one_of(
-    st.integers(-3, 3), st.floats(-4, 4), st.floats(width=32), st.sampled_from([1e150, -1e150, 1e151, math.nan, 7e149])
+    st.integers(-3, 3),
+    st.floats(-4, 4),
+    st.floats(width=32),
+    st.sampled_from([1e150, -1e150, 1e151, math.nan, 7e149]),
 )
 
 
@@ -47,7 +50,9 @@ def row_messages(draw: st.DrawFn) -> bytes:
     """Messages that are rows, or nearly."""
     columns = draw(indices)
     values = draw(st.lists(any_value, min_size=len(columns), max_size=len(columns)))
-    form = draw(st.sampled_from(["list", "f8", "f4", "ones", "packed ones", "map", "mixed", "block", "strings"]))
+    form = draw(
+        st.sampled_from(["list", "f8", "f4", "ones", "packed ones", "map", "mixed", "block", "strings"])
+    )
     match form:
         case "list":
             fields: dict[Any, Any] = {"i": columns, "v": values}
@@ -66,10 +71,16 @@ def row_messages(draw: st.DrawFn) -> bytes:
         case "block":
             cuts = sorted(draw(st.lists(st.integers(0, len(columns)), max_size=4)))
             pointers = [0, *cuts, len(columns)]
-            fields = {"i": columns, "v": values, "p": draw(st.sampled_from([pointers, _packed(pointers, "I")]))}
+            fields = {
+                "i": columns,
+                "v": values,
+                "p": draw(st.sampled_from([pointers, _packed(pointers, "I")])),
+            }
         case _:
             fields = {"i": [str(column) for column in columns], "v": values}
-    message: bytes = msgpack.packb(fields, use_single_float=bool(np.all(np.abs(values) < 9)) and draw(st.booleans()))
+    message: bytes = msgpack.packb(
+        fields, use_single_float=bool(np.all(np.abs(values) < 9)) and draw(st.booleans())
+    )
     return message
 
 
@@ -109,9 +120,13 @@ anything = st.recursive(
     max_leaves=8,
 )
 msgpack_messages = st.builds(msgpack.packb, anything)
-messages = st.one_of(row_messages(), row_messages(), mutated_messages(), st.binary(max_size=30), msgpack_messages)
+messages = st.one_of(
+    row_messages(), row_messages(), mutated_messages(), st.binary(max_size=30), msgpack_messages
+)
 batches = st.lists(messages, max_size=12)
-modes = st.sampled_from([FIXED, GrowingColumns(1, 55), HashedColumns(16, 3, names_max=9), HashedColumns(7, keep_names=False)])
+modes = st.sampled_from(
+    [FIXED, GrowingColumns(1, 55), HashedColumns(16, 3, names_max=9), HashedColumns(7, keep_names=False)]
+)
 
 
 # -- what is compared -----------------------------------------------------------------------------------------------
@@ -127,7 +142,15 @@ def seen(batch: DecodedBatch) -> tuple[Any, ...]:
     """All that a batch says, in plain data."""
     bad = [(message, error.reason, str(error)) for message, error in batch.bad]
     names = batch.columns.names if isinstance(batch.columns, HashedColumns) else None
-    return rows_of(batch), batch.rows_of_message.tolist(), bad, batch.columns, names, batch.growth, batch.block.d
+    return (
+        rows_of(batch),
+        batch.rows_of_message.tolist(),
+        bad,
+        batch.columns,
+        names,
+        batch.growth,
+        batch.block.d,
+    )
 
 
 def decode_slowly(values: list[bytes], columns: Columns) -> DecodedBatch:
@@ -167,14 +190,18 @@ def test_whatever_comes_the_block_keeps_its_promise_and_reasons_come_from_the_fi
 
 @given(st.lists(messages, min_size=1, max_size=6), modes)
 @settings(max_examples=150, deadline=None)
-def test_the_batch_readers_agree_with_the_general_one_on_any_message(values: list[bytes], columns: Columns) -> None:
+def test_the_batch_readers_agree_with_the_general_one_on_any_message(
+    values: list[bytes], columns: Columns
+) -> None:
     crowd = values * 40  # enough of them to walk together
     assert seen(decode(crowd, columns, LIMITS)) == seen(decode_slowly(crowd, columns))
 
 
 @given(batches, modes, st.data())
 @settings(max_examples=100, deadline=None)
-def test_how_messages_are_batched_changes_nothing(values: list[bytes], columns: Columns, data: st.DataObject) -> None:
+def test_how_messages_are_batched_changes_nothing(
+    values: list[bytes], columns: Columns, data: st.DataObject
+) -> None:
     cut = data.draw(st.integers(0, len(values)))
     whole = decode(values, columns, LIMITS)
     first = decode(values[:cut], columns, LIMITS)
@@ -188,7 +215,9 @@ def test_how_messages_are_batched_changes_nothing(values: list[bytes], columns: 
 
 @given(batches, batches, modes)
 @settings(max_examples=150, deadline=None)
-def test_bad_messages_never_disturb_good_ones(values: list[bytes], noise: list[bytes], columns: Columns) -> None:
+def test_bad_messages_never_disturb_good_ones(
+    values: list[bytes], noise: list[bytes], columns: Columns
+) -> None:
     bad_ones = [noise[message] for message, _ in decode(noise, columns, LIMITS).bad]
     alone = decode(values, columns, LIMITS)
     disturbed: list[bytes] = []
