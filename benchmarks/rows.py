@@ -1,12 +1,13 @@
-"""What decoding costs: `python -m benchmarks.rows` prints microseconds a row for each form, in one process and one run.
+"""What decoding costs: `python -m benchmarks.rows` prints microseconds a row for each form.
 
-Batches of 1,000 rows of 100 non-zeros, d = 1,000, as a poll would bring them. The last column compares with packed rows.
+Batches of 1,000 rows of 100 non-zeros, d = 1,000, as a poll would bring them. The last column compares with
+packed rows.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import msgpack
 import numpy as np
@@ -21,6 +22,9 @@ from sfd_stream.wire.rows import (
     encode_row,
     encode_rows,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
 
 ROWS, NNZ, D = 1000, 100, 1000
 REPEATS = 15
@@ -51,9 +55,8 @@ def counts(rows: RowBlock) -> RowBlock:
     return RowBlock(rows.indptr, rows.indices, np.ceil(np.abs(rows.values)), rows.d)
 
 
-def lists_of(rows: RowBlock, name: object) -> list[bytes]:
+def lists_of(rows: RowBlock, name: Callable[[int], object]) -> list[bytes]:
     """Friendly rows with `name(column)` for features."""
-    assert callable(name)
     cuts = zip(rows.indptr[:-1], rows.indptr[1:], strict=True)
     return [
         msgpack.packb(
@@ -78,7 +81,8 @@ def microseconds_a_row(messages: Sequence[bytes], columns: Columns) -> float:
         start = time.perf_counter()
         batch = decode(messages, columns)
         best = min(best, time.perf_counter() - start)
-    assert batch.block.rows + len(batch.bad) == ROWS
+    if batch.block.rows + len(batch.bad) != ROWS:
+        raise RuntimeError("rows went missing")
     return best / ROWS * 1e6
 
 

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from sfd_stream.errors import RowDecodeError
-from sfd_stream.sketch.rows import VALUE_MAX, Int
+from sfd_stream.sketch.rows import VALUE_MAX
 from sfd_stream.wire.columns import Columns, HashedColumns
 from sfd_stream.wire.hashing import signed_columns
-from sfd_stream.wire.row_parts import Mask, Part, Reason, bad
+from sfd_stream.wire.row_parts import Part, Reason, bad
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sfd_stream.sketch.rows import Int
+    from sfd_stream.wire.row_parts import Mask
 
 Faults = dict[int, RowDecodeError]
 """What is wrong with the bad messages, by number."""
@@ -65,7 +71,7 @@ def _runs(sizes: Int, chosen: Int) -> Int:
 
 
 def texts_of(placed: Part, parts: list[Part]) -> Callable[[Int], list[str]]:
-    """A function from places of non-zeros in `placed` to the texts of their features in the parts they came from."""
+    """A function from places of non-zeros in `placed` to the texts of their features."""
     ends = np.cumsum(placed.nnz)
 
     def texts(places: Int) -> list[str]:

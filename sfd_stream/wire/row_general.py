@@ -1,22 +1,27 @@
 """One message of any allowed form, by msgpack: the reference that the batch readers agree with.
 
-Memory stays within a small multiple of the message: containers inside a field are refused before msgpack makes room for
-them, and no declared size is believed before its elements were read. Raises nothing but `RowDecodeError`.
+Memory stays within a small multiple of the message: containers inside a field are refused before msgpack
+makes room for them, and no declared size is believed before its elements were read. Raises only
+`RowDecodeError`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import chain, islice
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgpack
 import numpy as np
 
 from sfd_stream.errors import RowDecodeError
-from sfd_stream.sketch.rows import Float, Int
 from sfd_stream.wire.row_packed import floats
 from sfd_stream.wire.row_parts import Part, Reason, RowLimits, bad
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from sfd_stream.sketch.rows import Float, Int
 
 _MAPS = frozenset([*range(0x80, 0x90), 0xDE, 0xDF])
 _ARRAYS = frozenset([*range(0x90, 0xA0), 0xDC, 0xDD])
@@ -213,7 +218,7 @@ def _pointers(pointers: bytes | list[Any]) -> Int:
         raise bad(Reason.BAD_POINTERS, "a row pointer above 2^63") from None
 
 
-def _u32(what: str, packed: bytes) -> Any:
+def _u32(what: str, packed: bytes) -> npt.NDArray[np.uint32]:
     if len(packed) % 4:
         raise bad(Reason.BAD_LENGTH, f"{len(packed)} bytes of {what} are no whole number of 32-bit integers")
     return np.frombuffer(packed, dtype="<u4")

@@ -1,8 +1,8 @@
 """Friendly single rows of a whole batch at once: msgpack arrays of numbers, read in step by numpy.
 
-The elements of a msgpack array have no fixed width, so the k-th element of every message is found from its (k-1)-th, for
-all messages together. Takes `{"i": array}` and `{"i": array, "v": array}` whose indices fit 32 bits, and leaves everything
-else, good or bad, to `row_general`, which would make the same of these.
+The elements of a msgpack array have no fixed width, so the k-th element of every message is found from its
+(k-1)-th, for all messages together. Takes `{"i": array}` and `{"i": array, "v": array}` whose indices fit 32
+bits, and leaves everything else, good or bad, to `row_general`, which would make the same of these.
 """
 
 from __future__ import annotations
@@ -107,8 +107,8 @@ def _walk(joined: Joined, start: Int, nnz: Int) -> _Walk:
     for step, count in enumerate(walking.tolist()):
         at = here[:count]
         places[base[:count] + step] = at
-        # What is no number has size 0: the walk stands still and the message is left out later. A message whose size
-        # lies may walk out of the buffer, where "clip" reads the padding.
+        # What is no number has size 0: the walk stands still and the message is left out later. A message
+        # whose size lies may walk out of the buffer, where "clip" reads the padding.
         at += _ELEMENT_BYTES.take(joined.buffer.take(at, mode="clip"))
     after = np.empty_like(start)
     after[order] = here

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgpack
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -29,8 +30,6 @@ from sfd_stream.wire.rows import (
 LIMITS = RowLimits(message_bytes_max=2000, nnz_max=40, rows_max=8, string_bytes_max=12)
 FIXED = FixedColumns(50)
 REASONS = {reason.value for reason in Reason}
-
-# -- messages -------------------------------------------------------------------------------------------------------
 
 indices = st.lists(st.integers(0, 60), max_size=12)
 any_value = st.one_of(
@@ -129,9 +128,6 @@ modes = st.sampled_from(
 )
 
 
-# -- what is compared -----------------------------------------------------------------------------------------------
-
-
 def rows_of(batch: DecodedBatch) -> list[tuple[list[int], list[float]]]:
     block = batch.block
     cuts = zip(block.indptr[:-1], block.indptr[1:], strict=True)
@@ -156,16 +152,10 @@ def seen(batch: DecodedBatch) -> tuple[Any, ...]:
 def decode_slowly(values: list[bytes], columns: Columns) -> DecodedBatch:
     """Decoding with the general reader alone."""
     everything = np.arange(len(values))
-    original = wire.take_packed, wire.take_lists
-    wire.take_packed = lambda joined, limits: ([], everything)
-    wire.take_lists = lambda joined, candidates, limits: ([], candidates)
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(wire, "take_packed", lambda _joined, _limits: ([], everything))
+        patch.setattr(wire, "take_lists", lambda _joined, candidates, _limits: ([], candidates))
         return decode(values, columns, LIMITS)
-    finally:
-        wire.take_packed, wire.take_lists = original
-
-
-# -- laws -----------------------------------------------------------------------------------------------------------
 
 
 @given(batches, modes)
