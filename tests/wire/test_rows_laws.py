@@ -159,7 +159,7 @@ def decode_slowly(values: list[bytes], columns: Columns) -> DecodedBatch:
 
 
 @given(batches, modes)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_whatever_comes_the_block_keeps_its_promise_and_reasons_come_from_the_fixed_set(
     values: list[bytes], columns: Columns
 ) -> None:
@@ -179,7 +179,7 @@ def test_whatever_comes_the_block_keeps_its_promise_and_reasons_come_from_the_fi
 
 
 @given(st.lists(messages, min_size=1, max_size=6), modes)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_the_batch_readers_agree_with_the_general_one_on_any_message(
     values: list[bytes], columns: Columns
 ) -> None:
@@ -188,7 +188,7 @@ def test_the_batch_readers_agree_with_the_general_one_on_any_message(
 
 
 @given(batches, modes, st.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_how_messages_are_batched_changes_nothing(
     values: list[bytes], columns: Columns, data: st.DataObject
 ) -> None:
@@ -204,7 +204,7 @@ def test_how_messages_are_batched_changes_nothing(
 
 
 @given(batches, batches, modes)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_bad_messages_never_disturb_good_ones(
     values: list[bytes], noise: list[bytes], columns: Columns
 ) -> None:
@@ -219,7 +219,7 @@ def test_bad_messages_never_disturb_good_ones(
 
 
 @given(batches, modes)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_decoding_leaves_the_columns_as_they_were(values: list[bytes], columns: Columns) -> None:
     before = repr(columns)
     decode(values, columns, LIMITS)
@@ -227,7 +227,7 @@ def test_decoding_leaves_the_columns_as_they_were(values: list[bytes], columns: 
 
 
 @given(batches)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_decoded_rows_encode_to_messages_that_decode_to_the_same_rows(values: list[bytes]) -> None:
     batch = decode(values, FIXED, LIMITS)
     for packed in (True, False):
@@ -237,7 +237,7 @@ def test_decoded_rows_encode_to_messages_that_decode_to_the_same_rows(values: li
 
 
 @given(indices, st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_a_row_is_the_sum_of_its_entries_in_the_order_given(columns: list[int], data: st.DataObject) -> None:
     values = data.draw(st.lists(st.floats(-1e10, 1e10), min_size=len(columns), max_size=len(columns)))
     expected: dict[int, float] = {}
