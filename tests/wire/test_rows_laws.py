@@ -187,6 +187,34 @@ def test_the_batch_readers_agree_with_the_general_one_on_any_message(
     assert seen(decode(crowd, columns, LIMITS)) == seen(decode_slowly(crowd, columns))
 
 
+TEMPLATES = [
+    encode_row([3, 17], [1.0, 2.5]),
+    encode_row([3, 17], np.array([1.0, 2.5], dtype=np.float32)),
+    encode_row([3, 17]),
+    encode_row([3, 17], [1.0, 2.5], packed=False),
+    encode_row([3, 200, 1000], packed=False),
+    msgpack.packb({"i": [3, 17, 300, 70_000], "v": [-1, 200, 2.5, -300]}),
+    msgpack.packb({"i": [3, 17], "v": [1.5, 70_000]}, use_single_float=True),
+]
+
+
+@pytest.mark.parametrize("template", TEMPLATES)
+def test_the_readers_agree_whichever_byte_of_a_row_is_changed_cut_or_added(template: bytes) -> None:
+    mutants = [
+        template[:at] + bytes([byte]) + template[at + 1 :]
+        for at in range(len(template))
+        for byte in range(256)
+    ]
+    mutants += [
+        template[:at] + bytes([byte]) + template[at:]
+        for at in range(len(template) + 1)
+        for byte in range(0, 256, 5)
+    ]
+    mutants += [template[:at] + template[at + cut :] for at in range(len(template)) for cut in (1, 2, 9, 99)]
+    columns = FixedColumns(1100)
+    assert seen(decode(mutants, columns, LIMITS)) == seen(decode_slowly(mutants, columns))
+
+
 @given(batches, modes, st.data())
 @settings(max_examples=40, deadline=None)
 def test_how_messages_are_batched_changes_nothing(
