@@ -21,7 +21,7 @@ _Array = npt.NDArray[Any]
 
 
 def encode_row(indices: Features, values: npt.ArrayLike | None = None, *, packed: bool = True) -> bytes:
-    """One row as one message: `packed` as bins (values as f32 if they are float32, else as f64), otherwise as arrays.
+    """One row as one message: `packed` as bins (values as f32 if they are float32, else f64), else as arrays.
 
     Without values every value is 1. String features, for hashed columns, need `packed=False`.
 
@@ -38,8 +38,10 @@ def encode_row(indices: Features, values: npt.ArrayLike | None = None, *, packed
     return _pack(fields)
 
 
-def encode_rows(rows: RowBlock | Any, *, packed: bool = True, rows_per_message: int | None = None) -> Iterator[bytes]:
-    """The rows of a block or of any scipy sparse matrix, in order: a row a message, or blocks of `rows_per_message`."""
+def encode_rows(
+    rows: RowBlock | Any, *, packed: bool = True, rows_per_message: int | None = None
+) -> Iterator[bytes]:
+    """The rows of a block or any scipy sparse matrix, in order: one row a message, or blocks of several."""
     if rows_per_message is not None and rows_per_message < 1:
         raise ValueError(f"rows_per_message must be at least 1, not {rows_per_message}")
     matrix = rows.csr() if isinstance(rows, RowBlock) else sp.csr_array(rows)
@@ -48,7 +50,9 @@ def encode_rows(rows: RowBlock | Any, *, packed: bool = True, rows_per_message: 
     return encode(pointers, _columns(matrix.indices), _numbers(matrix.data), rows_per_message)
 
 
-def _packed_messages(pointers: _Array, indices: _Array, values: _Array, per_message: int | None) -> Iterator[bytes]:
+def _packed_messages(
+    pointers: _Array, indices: _Array, values: _Array, per_message: int | None
+) -> Iterator[bytes]:
     packed = _packed_values(values)
     index_bytes, value_bytes, width = indices.tobytes(), packed.tobytes(), packed.itemsize
     for cuts, low, high in _cuts(pointers, per_message):
@@ -58,7 +62,9 @@ def _packed_messages(pointers: _Array, indices: _Array, values: _Array, per_mess
         yield _pack(fields)
 
 
-def _friendly_messages(pointers: _Array, indices: _Array, values: _Array, per_message: int | None) -> Iterator[bytes]:
+def _friendly_messages(
+    pointers: _Array, indices: _Array, values: _Array, per_message: int | None
+) -> Iterator[bytes]:
     for cuts, low, high in _cuts(pointers, per_message):
         fields = {"i": indices[low:high].tolist(), "v": values[low:high].tolist()}
         if per_message is not None:
@@ -87,8 +93,8 @@ def _columns(indices: _Array) -> _Array:
     return indices.astype("<u4")
 
 
-def _features(indices: Features) -> list[str | int]:
-    given = indices.tolist() if isinstance(indices, np.ndarray) else list(indices)  # type: ignore[arg-type]  # any sequence
+def _features(indices: Any) -> list[str | int]:
+    given = indices.tolist() if isinstance(indices, np.ndarray) else list(indices)
     if any(isinstance(feature, bool | np.bool_) for feature in given):
         raise ValueError("a feature is a boolean, not an integer or a string")
     try:
