@@ -354,8 +354,8 @@ class Source:
         place = f"{self.topic}/{partition}"
         offset = self._positions.get(partition or 0)
         return RefusedStateError(
-            f"offset {offset} of {place} is not in the log ({error.str()}): retention, truncation or a new topic"
-            " took rows that were not read; go on without them by"
+            f"offset {offset} of {place} is not in the log ({error.str()}): retention, truncation or a"
+            " new topic took rows that were not read; go on without them by"
             f' "sfd-stream checkpoint reset {place} --to earliest --keep-sketch"'
         )
 

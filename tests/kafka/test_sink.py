@@ -6,10 +6,10 @@ import uuid
 from typing import TYPE_CHECKING
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, Message, TopicPartition
 
 from sfd_stream.errors import BrokerRefusedError
-from sfd_stream.kafka.sink import TOO_LARGE, Sink
+from sfd_stream.kafka.sink import TOO_LARGE, UNCONFIRMED, Sink, Ticket
 
 if TYPE_CHECKING:
     from tests.parts.kafka import Broker
@@ -78,6 +78,13 @@ def test_a_topic_that_is_not_there_fails_the_ticket_and_not_the_sink(kafka: Brok
     assert sink.flush(30)
     assert other is not None
     assert other.delivered
+
+
+def test_a_success_without_an_offset_is_no_delivery(built_in: Broker) -> None:
+    """What the client reports of a message that the broker called a duplicate, and may never have stored."""
+    ticket = Ticket()
+    sink_of(built_in)._on_delivery(ticket, None, Message(topic="t", partition=0))
+    assert (ticket.done, ticket.delivered, ticket.error) == (True, False, UNCONFIRMED)
 
 
 def test_a_full_queue_says_so_and_takes_more_once_polled(built_in: Broker) -> None:

@@ -110,6 +110,52 @@ def test_a_member_without_partitions_keeps_polling(broker: Broker, read: Read, p
     assert idle.source.assigned == frozenset()
 
 
+class Resuming(Diary):
+    """Begins where the last owner stood, whoever that was: what checkpoints are to a worker."""
+
+    def __init__(self, progress: dict[int, int]) -> None:
+        super().__init__()
+        self.progress = progress
+
+    def on_assign(self, partitions: Collection[int]) -> dict[int, Start | None]:
+        super().on_assign(partitions)
+        return {p: Start(self.progress.get(p, 0)) for p in partitions}
+
+
+@every_protocol
+def test_every_record_is_read_once_while_members_come_and_go_under_load(
+    broker: Broker, read: Read, protocol: str
+) -> None:
+    topic = broker.create_topic(partitions=4)
+    fill(broker, topic, 3000)
+    progress: dict[int, int] = {}
+    seen: list[tuple[int, int]] = []
+
+    def turn(readers: list[Reader]) -> None:
+        for reader in readers:
+            for batch in reader.source.poll(40, 0.02):
+                assert batch.first_offset == progress.get(batch.partition, 0)
+                seen.extend((batch.partition, offset) for offset in batch.offsets)
+                progress[batch.partition] = batch.next_offset
+
+    def member() -> Reader:
+        return read(broker, topic, protocol=protocol, diary=Resuming(progress))
+
+    steady = member()
+    while len(seen) < 1000:
+        turn([steady])
+    for _ in range(2):
+        guest = member()
+        deadline = time.monotonic() + 30
+        while not guest.diary.owned and time.monotonic() < deadline:
+            turn([steady, guest])
+        turn([guest])
+        assert guest.source.close(10)
+    while len(seen) < 12_000:
+        turn([steady])
+    assert sorted(seen) == [(p, n) for p in range(4) for n in range(3000)]
+
+
 class BreaksAtAssign(Diary):
     def on_assign(self, partitions: Collection[int]) -> dict[int, Start | None]:
         raise LookupError(f"the checkpoint of {partitions} is not there")
