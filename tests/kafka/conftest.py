@@ -1,4 +1,6 @@
-"""What the contract tests share: a listener that writes down what it was told, and sources that are closed."""
+"""What the contract tests share: a listener that writes down what it was told, and sources that are
+closed.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +77,9 @@ class Reader:
     def until(self, condition: Callable[[], bool], what: str = "it", others: Collection[Reader] = ()) -> None:
         deadline = time.monotonic() + DEADLINE_S
         while not condition():
-            assert time.monotonic() < deadline, f"{what} did not happen: {self.diary.events}, {self.count} records"
+            assert time.monotonic() < deadline, (
+                f"{what} did not happen: {self.diary.events}, {self.count} records"
+            )
             for reader in (self, *others):
                 reader.poll(0.1 if not others else 0.05)
 
