@@ -87,7 +87,7 @@ def assign(wish: Wish[S]) -> Steps[Claimed[S] | Refused]:
         claim = found.manifest if number is None else claim_of(found.manifest, wish)
         outcome = yield from create(wish.prefix, claim)
         if isinstance(outcome, Created):
-            return Claimed(claim, found.state, found.changes, found.unpublished)
+            return Claimed(outcome.manifest, found.state, found.changes, found.unpublished)
         number = yield from newest_number(wish.prefix)  # lost: begin again, keeping nothing of the first read
 
 
