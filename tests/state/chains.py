@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sfd_stream.state.manifest import Binding, Kind, Manifest, StateId, encode_manifest, manifest_key
 from sfd_stream.state.protocol import Created, NewState, checkpoint
@@ -23,6 +22,9 @@ from sfd_stream.state.steps import (
     Steps,
 )
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 PREFIX = "group/rows/0"
 BINDING = Binding("cluster", "topic-id", "group", "rows", 0)
 
@@ -30,7 +32,7 @@ BINDING = Binding("cluster", "topic-id", "group", "rows", 0)
 @dataclass
 class Memory:
     objects: dict[str, bytes] = field(default_factory=dict)
-    log: LogFacts = LogFacts(0, 0)
+    log: LogFacts = field(default_factory=lambda: LogFacts(0, 0))
     committed: int | None = None
     output_epoch: int | None = None
     requests: list[Any] = field(default_factory=list)
@@ -46,7 +48,7 @@ class Memory:
             self.requests.append(request)
             answer = self.answer(request)
 
-    def answer(self, request: Any) -> Any:
+    def answer(self, request: Any) -> Any:  # noqa: PLR0911 - one branch a request
         match request:
             case List(prefix, after):
                 return sorted(

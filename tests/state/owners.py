@@ -9,11 +9,10 @@ from __future__ import annotations
 import itertools
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sfd_stream.state import assign as assign_module
 from sfd_stream.state import protocol, repair, retention
-from sfd_stream.state.manifest import Binding, BlobRef, Manifest, SnapshotRef, StateId
 from sfd_stream.state.protocol import Created, NewState
 from sfd_stream.state.steps import Answer, Fenced, Put, Refused
 from tests.state.world import (
@@ -31,6 +30,9 @@ from tests.state.world import (
     encode_snapshot,
     law,
 )
+
+if TYPE_CHECKING:
+    from sfd_stream.state.manifest import Binding, BlobRef, Manifest, SnapshotRef, StateId
 
 Program = Generator[Any, Any, Any]
 

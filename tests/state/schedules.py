@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from sfd_stream.state.manifest import StateId
 from sfd_stream.state.steps import Answer, AskCommitted, AskLog, AskOutputEpoch, CreateIfAbsent
 from tests.state.owners import Foreigner, Owner, Program, person
 from tests.state.world import FOREIGN, WRITES, Choose, Poll, World, law
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sfd_stream.state.manifest import StateId
 
 FAULTS = ("ok", "lost", "answer lost", "late", "twice", "conflict")
 _NEVER_LOST = (Choose, Poll, AskLog, AskCommitted, AskOutputEpoch)
@@ -68,7 +71,7 @@ class Stage:
         if actor.over:
             del self.actors[process]
 
-    def _answer(self, request: Any, fault: str, choice: int) -> Any:
+    def _answer(self, request: Any, fault: str, choice: int) -> Any:  # noqa: PLR0911 - one a fault
         if isinstance(request, Choose):
             return choice % request.options
         if fault == "ok" or isinstance(request, _NEVER_LOST):

@@ -22,7 +22,7 @@ def wish(**changes: Any) -> Wish[Any]:
         BINDING,
         {"ell": 4, "d": 10, "columns": "fixed"},
         "earliest",
-        lambda manifest, sketch, buffer: (sketch, buffer),
+        lambda _, sketch, buffer: (sketch, buffer),
         (f"nonce{i}" for i in range(99)),
         1.0,
     )

@@ -6,8 +6,7 @@ SFD_MODEL_SCHEDULES sets how many random schedules are run (the default is for e
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -19,6 +18,9 @@ from tests.state.mutants import CAUGHT, SCRIPTED, SECOND_SAFEGUARDS, Mutant
 from tests.state.owners import Owner
 from tests.state.schedules import FAULTS, Stage, simulate
 from tests.state.world import Produce, Violation, World
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 SCHEDULES = int(os.environ.get("SFD_MODEL_SCHEDULES", "800"))
 SHARES = 4
@@ -52,7 +54,7 @@ def test_schedules_reach_what_they_are_for() -> None:
 
 
 class Told(Stage):
-    """Drives one process until its next request is of a kind; `snapshot`, `prune`: what its program chooses."""
+    """Drives one process until its next request is of a kind; its choices are told."""
 
     def until(
         self, process: int, awaited: Callable[[Any], bool], *, snapshot: bool = False, prune: bool = False

@@ -123,7 +123,7 @@ class World:
 
     # -- effects ---------------------------------------------------------------------------------------
 
-    def effect(self, request: Any) -> Any:
+    def effect(self, request: Any) -> Any:  # noqa: PLR0911, PLR0912 - one branch a request
         match request:
             case List(prefix, after):
                 keys = [key for key in self.objects if key.startswith(prefix)]
