@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from sfd_stream.state.steps import CreateIfAbsent, List
+from sfd_stream.state.steps import AskCommitted, CreateIfAbsent, List
 from tests.state.mutants import CAUGHT, SCRIPTED, SECOND_SAFEGUARDS, Mutant
 from tests.state.owners import Owner
 from tests.state.schedules import FAULTS, Stage, simulate
@@ -22,7 +22,7 @@ from tests.state.world import Produce, Violation, World
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-SCHEDULES = int(os.environ.get("SFD_MODEL_SCHEDULES", "800"))
+SCHEDULES = int(os.environ.get("SFD_MODEL_SCHEDULES", "500"))
 SHARES = 4
 MUTANT_SCHEDULES = 1500
 
@@ -131,7 +131,37 @@ def stale_on_top(owner: type[Owner]) -> None:
     told.finish(lambda _: 0, more=False)
 
 
-SCRIPTS = {"revived create": revived_create, "revived publish": revived_publish, "stale on top": stale_on_top}
+def begun_meanwhile(owner: type[Owner]) -> None:
+    """A finds no manifest and sleeps; B begins and commits; A finds a committed offset without a manifest."""
+    told = Told(World(keep=1, log_end=9), owner)
+    told.start(0)
+    told.until(0, lambda request: isinstance(request, AskCommitted))
+    told.start(1)
+    told.until(1, lambda _: told.world.committed is not None)
+    told.grow(0)
+    told.finish(lambda _: 0, more=True)
+
+
+def old_upload(owner: type[Owner]) -> None:
+    """A's checkpoint is on its way; A is assigned again, and finds it in the slot of its claim."""
+    told = Told(World(keep=1, log_end=9), owner)
+    told.start(0)
+    told.until(0, creates(2))
+    told.step(0, "late")
+    told.start(0)
+    told.until(0, creates(2))
+    told.land(0)
+    told.grow(0)
+    told.finish(lambda _: 0, more=True)
+
+
+SCRIPTS = {
+    "revived create": revived_create,
+    "revived publish": revived_publish,
+    "stale on top": stale_on_top,
+    "begun meanwhile": begun_meanwhile,
+    "old upload": old_upload,
+}
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
@@ -232,7 +262,7 @@ class Owners(RuleBasedStateMachine):
 
 TestOwners = Owners.TestCase
 TestOwners.settings = settings(
-    max_examples=60,
+    max_examples=40,
     stateful_step_count=60,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
