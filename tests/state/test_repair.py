@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from sfd_stream.state.manifest import Kind, breaches, manifest_key
+from sfd_stream.state.assign import Wish, assign
+from sfd_stream.state.manifest import Kind, breaches, encode_manifest, manifest_key
 from sfd_stream.state.protocol import Created
 from sfd_stream.state.repair import Mark, Start, reset, rollback
 from sfd_stream.state.retention import retain
 from sfd_stream.state.steps import Refused
+from sfd_stream.wire import checkpoints
 from tests.state.chains import BINDING, PREFIX, Memory, grown
+
+if TYPE_CHECKING:
+    import pytest
 
 MARK = Mark(PREFIX, "rows/0", "repair", 3.0)
 START = Start(replace(BINDING, topic_id="new"), 40, None, {"ell": 8}, None)
@@ -88,6 +94,25 @@ def test_a_reset_over_rubbish_is_above_every_epoch_that_it_may_have_had() -> Non
     assert made.number == 6
     assert made.epoch > 6 + 5
     assert isinstance(memory.run(reset(MARK, START, keep_sketch=True)), Created)
+
+
+def test_an_older_program_neither_claims_nor_repairs_a_newer_one_s_work(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    memory = Memory()
+    newest = grown(memory, states=3)[-1]
+    monkeypatch.setattr(checkpoints, "VERSION", 2)
+    memory.objects[manifest_key(PREFIX, 3)] = encode_manifest(newest)
+    monkeypatch.undo()
+    before = dict(memory.objects)
+    restore = list  # never reached
+    wish = Wish(PREFIX, BINDING, newest.parameters, "earliest", restore, iter("n"), 0.0)
+    for steps in (assign(wish), rollback(MARK), reset(MARK, START, keep_sketch=False)):
+        outcome = memory.run(steps)
+        assert isinstance(outcome, Refused)
+        assert outcome.newer
+        assert "upgrade" in outcome.remedy
+    assert memory.objects == before
 
 
 def test_keeping_a_sketch_that_can_t_be_read_is_refused() -> None:
