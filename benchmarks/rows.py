@@ -35,9 +35,7 @@ def made_rows(seed: int, *, spread: bool = False) -> RowBlock:
     rng = np.random.default_rng(seed)
     lengths = rng.integers(1, 2 * NNZ, ROWS) if spread else np.full(ROWS, NNZ)
     indices = np.concatenate([np.sort(rng.choice(D, length, replace=False)) for length in lengths])
-    return RowBlock.from_arrays(
-        np.append(0, np.cumsum(lengths)), indices, rng.standard_normal(lengths.sum()), D
-    )
+    return RowBlock.from_arrays(np.append(0, np.cumsum(lengths)), indices, rng.standard_normal(lengths.sum()), D)
 
 
 def shuffled(rows: RowBlock) -> list[bytes]:
@@ -59,9 +57,7 @@ def lists_of(rows: RowBlock, name: Callable[[int], object]) -> list[bytes]:
     """Friendly rows with `name(column)` for features."""
     cuts = zip(rows.indptr[:-1], rows.indptr[1:], strict=True)
     return [
-        msgpack.packb(
-            {"i": [name(c) for c in rows.indices[a:b].tolist()], "v": rows.values[a:b].astype(int).tolist()}
-        )
+        msgpack.packb({"i": [name(c) for c in rows.indices[a:b].tolist()], "v": rows.values[a:b].astype(int).tolist()})
         for a, b in cuts
     ]
 
@@ -69,8 +65,7 @@ def lists_of(rows: RowBlock, name: Callable[[int], object]) -> list[bytes]:
 def integer_maps(rows: RowBlock) -> list[bytes]:
     cuts = zip(rows.indptr[:-1], rows.indptr[1:], strict=True)
     return [
-        msgpack.packb(dict(zip(rows.indices[a:b].tolist(), rows.values[a:b].tolist(), strict=True)))
-        for a, b in cuts
+        msgpack.packb(dict(zip(rows.indices[a:b].tolist(), rows.values[a:b].tolist(), strict=True))) for a, b in cuts
     ]
 
 
@@ -90,8 +85,7 @@ def cases() -> dict[str, tuple[list[bytes], Columns]]:
     rows, mixed, fixed = made_rows(0), made_rows(0, spread=True), FixedColumns(D)
     single = RowBlock(rows.indptr, rows.indices, rows.values.astype(np.float32).astype(np.float64), D)
     f32 = [
-        encode_row(single.indices[a : a + NNZ], single.values[a : a + NNZ].astype(np.float32))
-        for a in rows.indptr[:-1]
+        encode_row(single.indices[a : a + NNZ], single.values[a : a + NNZ].astype(np.float32)) for a in rows.indptr[:-1]
     ]
     packed = list(encode_rows(rows))
     return {
@@ -118,9 +112,7 @@ def cases() -> dict[str, tuple[list[bytes], Columns]]:
 def main() -> None:
     print(f"{'decoding batches of 1,000 rows of 100':44}{'us/row':>8}{'rows/s':>12}{'MB/s':>8}{'ratio':>8}")
     base = None
-    np.ones(
-        4_000_000
-    ).sum()  # as in a worker, which freed large arrays before: malloc no longer returns small ones
+    np.ones(4_000_000).sum()  # as in a worker, which freed large arrays before: malloc no longer returns small ones
     for name, (messages, columns) in cases().items():
         cost = microseconds_a_row(messages, columns)
         base = base or cost

@@ -210,9 +210,7 @@ def _explain(key: str, detail: ErrorDetails) -> str:
         "literal_error": "must be one of {expected}",
     }.get(kind, detail["msg"])
     words = text.format(**context)
-    return (words.replace("'", "") if kind == "literal_error" else words) + _instead_of(
-        key, kind, detail["input"]
-    )
+    return (words.replace("'", "") if kind == "literal_error" else words) + _instead_of(key, kind, detail["input"])
 
 
 def _instead_of(key: str, kind: str, value: Any) -> str:

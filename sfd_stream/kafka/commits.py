@@ -45,9 +45,7 @@ class Commits:
     def refuse(self, partition: int, offset: int) -> None:
         self._results.append(CommitResult(partition, offset, NOT_ASSIGNED))
 
-    def finish(
-        self, error: KafkaError | None, offsets: Iterable[TopicPartition], assigned: frozenset[int]
-    ) -> None:
+    def finish(self, error: KafkaError | None, offsets: Iterable[TopicPartition], assigned: frozenset[int]) -> None:
         for tp in offsets:
             found = tp.error or error
             self._results.append(CommitResult(tp.partition, tp.offset, found.name() if found else None))

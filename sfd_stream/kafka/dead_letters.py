@@ -49,9 +49,7 @@ class _Letter:
 class DeadLetters:
     """`send` never waits for the broker; `acknowledged` tells when a checkpoint may go on."""
 
-    def __init__(
-        self, sink: Publisher, topic: str, *, source_topic: str, source_topic_id: str | None
-    ) -> None:
+    def __init__(self, sink: Publisher, topic: str, *, source_topic: str, source_topic_id: str | None) -> None:
         self.topic = topic
         self._sink = sink
         self._source = (("topic", source_topic), ("topic-id", source_topic_id or ""))

@@ -134,15 +134,11 @@ class Sink:
             self._producer.flush(1.0)
         return done
 
-    def ensure_topic(
-        self, name: str, *, partitions: int, config: Mapping[str, str], timeout_s: float
-    ) -> bool:
+    def ensure_topic(self, name: str, *, partitions: int, config: Mapping[str, str], timeout_s: float) -> bool:
         """Creates the topic if it is not there; says whether it did. Refusal says exactly what to create."""
         properties = admin_properties(self._user)
         admin = AdminClient({**properties, **self._hooks.as_properties(properties)})
-        wanted = f"topic {name} with {partitions} partitions and " + ", ".join(
-            f"{k}={v}" for k, v in config.items()
-        )
+        wanted = f"topic {name} with {partitions} partitions and " + ", ".join(f"{k}={v}" for k, v in config.items())
         try:
             known = admin.list_topics(name, timeout=timeout_s).topics.get(name)
             if known is not None and known.error is None:
@@ -155,9 +151,7 @@ class Sink:
                 return False
             said = redacted(error.str(), self._properties)
             where = address(self._properties)
-            raise BrokerRefusedError(
-                f"{where} did not create what is needed: {wanted}; create it ({said})"
-            ) from None
+            raise BrokerRefusedError(f"{where} did not create what is needed: {wanted}; create it ({said})") from None
         return True
 
     def _on_delivery(self, ticket: Ticket, error: KafkaError | None, message: Message[Any, Any]) -> None:

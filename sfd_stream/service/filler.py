@@ -113,9 +113,7 @@ class Filler:
                 self._producer.poll(_POLL_S)
                 self._refuse_failures()
             except KafkaException as error:
-                raise BrokerRefusedError(
-                    f"message {number} can't be sent: {_reason(error.args[0])}"
-                ) from error
+                raise BrokerRefusedError(f"message {number} can't be sent: {_reason(error.args[0])}") from error
             else:
                 return
 
@@ -138,7 +136,5 @@ class Filler:
 def _reason(error: KafkaError) -> str:
     """What the broker or librdkafka says, with a remedy where the usual one is known."""
     if error.code() in (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE):
-        return (
-            f"{error.str()} (send fewer rows in a message, or raise kafka.message.max.bytes and the topic's)"
-        )
+        return f"{error.str()} (send fewer rows in a message, or raise kafka.message.max.bytes and the topic's)"
     return error.str()

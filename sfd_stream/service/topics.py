@@ -34,9 +34,7 @@ def ensure_topic(admin: Any, topic: str, partitions: int | None, *, sleep: Calla
 def _listed(admin: Any, topic: str | None = None) -> Any:
     """The cluster's metadata. Listing all topics makes none; asking for one by name may make it."""
     try:
-        return (
-            admin.list_topics(timeout=_TIMEOUT_S) if topic is None else admin.list_topics(topic, _TIMEOUT_S)
-        )
+        return admin.list_topics(timeout=_TIMEOUT_S) if topic is None else admin.list_topics(topic, _TIMEOUT_S)
     except KafkaException as error:
         raise BrokerRefusedError(
             f"no broker answers within {_TIMEOUT_S:.0f} s ({error.args[0].str()}); check"

@@ -35,9 +35,7 @@ class RowBlock:
     d: int
 
     @classmethod
-    def from_arrays(
-        cls, indptr: npt.ArrayLike, indices: npt.ArrayLike, values: npt.ArrayLike, d: int
-    ) -> RowBlock:
+    def from_arrays(cls, indptr: npt.ArrayLike, indices: npt.ArrayLike, values: npt.ArrayLike, d: int) -> RowBlock:
         """Any CSR arrays, checked and made canonical; a `ValueError` names the first row that can't be taken.
 
         Duplicate columns of a row add up in the order given, zeros are dropped. The arrays are copied, so

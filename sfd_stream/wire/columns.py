@@ -86,9 +86,7 @@ class HashedColumns:
     def __post_init__(self) -> None:
         assert 1 <= self.d <= D_MAX
         assert 0 <= self.seed < 2**32
-        named = np.zeros(
-            self.d if self.keep_names else 0, dtype=bool
-        )  # a byte a column: less than a row of a sketch
+        named = np.zeros(self.d if self.keep_names else 0, dtype=bool)  # a byte a column: less than a row of a sketch
         if self.keep_names:
             named[list(self.names)] = True
         object.__setattr__(self, "_named", named)
@@ -109,9 +107,7 @@ class HashedColumns:
         new = np.flatnonzero(~self._named[columns] & (values != 0))
         if not len(new):
             return self
-        firsts = np.sort(new[np.unique(columns[new], return_index=True)[1]])[
-            : self.names_max - len(self.names)
-        ]
+        firsts = np.sort(new[np.unique(columns[new], return_index=True)[1]])[: self.names_max - len(self.names)]
         names = (text[:NAME_CHARS_MAX] for text in texts(firsts))
         return replace(self, names={**self.names, **dict(zip(columns[firsts].tolist(), names, strict=True))})
 

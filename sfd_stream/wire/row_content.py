@@ -81,9 +81,7 @@ def texts_of(placed: Part, parts: list[Part]) -> Callable[[Int], list[str]]:
         for part in parts:
             which = np.flatnonzero(np.isin(messages, part.messages))
             at = np.searchsorted(part.messages, messages[which])
-            for place, entry in zip(
-                which.tolist(), (np.cumsum(part.nnz)[at] - from_end[which]).tolist(), strict=True
-            ):
+            for place, entry in zip(which.tolist(), (np.cumsum(part.nnz)[at] - from_end[which]).tolist(), strict=True):
                 found[place] = str(part.features[entry])
         return found
 
@@ -111,8 +109,7 @@ def _bad_values(part: Part) -> Faults:
     too_large = f"a value above {VALUE_MAX:g} in magnitude: its square would overflow"
     faults = {place: bad(Reason.TOO_LARGE, too_large) for place, _ in _first_marked(part, large)}
     not_finite = {
-        place: bad(Reason.NOT_FINITE, "a value is NaN or infinite")
-        for place, _ in _first_marked(part, infinite)
+        place: bad(Reason.NOT_FINITE, "a value is NaN or infinite") for place, _ in _first_marked(part, infinite)
     }
     return faults | not_finite
 

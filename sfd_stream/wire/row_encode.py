@@ -38,9 +38,7 @@ def encode_row(indices: Features, values: npt.ArrayLike | None = None, *, packed
     return _pack(fields)
 
 
-def encode_rows(
-    rows: RowBlock | Any, *, packed: bool = True, rows_per_message: int | None = None
-) -> Iterator[bytes]:
+def encode_rows(rows: RowBlock | Any, *, packed: bool = True, rows_per_message: int | None = None) -> Iterator[bytes]:
     """The rows of a block or any scipy sparse matrix, in order: one row a message, or blocks of several."""
     if rows_per_message is not None and rows_per_message < 1:
         raise ValueError(f"rows_per_message must be at least 1, not {rows_per_message}")
@@ -50,9 +48,7 @@ def encode_rows(
     return encode(pointers, _columns(matrix.indices), _numbers(matrix.data), rows_per_message)
 
 
-def _packed_messages(
-    pointers: _Array, indices: _Array, values: _Array, per_message: int | None
-) -> Iterator[bytes]:
+def _packed_messages(pointers: _Array, indices: _Array, values: _Array, per_message: int | None) -> Iterator[bytes]:
     packed = _packed_values(values)
     index_bytes, value_bytes, width = indices.tobytes(), packed.tobytes(), packed.itemsize
     for cuts, low, high in _cuts(pointers, per_message):
@@ -62,9 +58,7 @@ def _packed_messages(
         yield _pack(fields)
 
 
-def _friendly_messages(
-    pointers: _Array, indices: _Array, values: _Array, per_message: int | None
-) -> Iterator[bytes]:
+def _friendly_messages(pointers: _Array, indices: _Array, values: _Array, per_message: int | None) -> Iterator[bytes]:
     for cuts, low, high in _cuts(pointers, per_message):
         fields = {"i": indices[low:high].tolist(), "v": values[low:high].tolist()}
         if per_message is not None:

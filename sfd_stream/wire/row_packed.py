@@ -47,9 +47,7 @@ class Joined:
         base = self.starts[messages]
         cuts = zip(messages.tolist(), (start - base).tolist(), (stop - base).tolist(), strict=True)
         values = self.values
-        return np.frombuffer(
-            b"".join([values[message][low:high] for message, low, high in cuts]), dtype=np.uint8
-        )
+        return np.frombuffer(b"".join([values[message][low:high] for message, low, high in cuts]), dtype=np.uint8)
 
     def has(self, at: Int, code: bytes) -> Mask:
         """Where these bytes stand at these places."""
@@ -121,9 +119,7 @@ def _part(joined: Joined, layout: _Layout, width: int) -> Part:
     chosen = np.flatnonzero(layout.width == width)
     messages, nnz, first = layout.messages[chosen], layout.nnz[chosen], layout.indices[chosen]
     indices = joined.slices(messages, first, first + (nnz << 2)).view("<u4")
-    return Part.of_single_rows(
-        messages, nnz, indices, _values(joined, messages, layout.values[chosen], nnz, width)
-    )
+    return Part.of_single_rows(messages, nnz, indices, _values(joined, messages, layout.values[chosen], nnz, width))
 
 
 def _values(joined: Joined, messages: Int, start: Int, nnz: Int, width: int) -> Float:

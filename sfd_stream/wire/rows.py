@@ -63,9 +63,7 @@ def decode(values: Sequence[bytes], columns: Columns, limits: RowLimits = _DEFAU
     columns, growth = _taught(columns, block, placed, parts)
     rows_of_message = np.zeros(len(values), dtype=np.int64)
     rows_of_message[placed.messages] = placed.rows
-    return DecodedBatch(
-        replace(block, d=columns.d), rows_of_message, tuple(sorted(faults.items())), columns, growth
-    )
+    return DecodedBatch(replace(block, d=columns.d), rows_of_message, tuple(sorted(faults.items())), columns, growth)
 
 
 def decode_one(value: bytes, columns: Columns, limits: RowLimits = _DEFAULT_LIMITS) -> DecodedBatch:

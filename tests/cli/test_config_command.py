@@ -20,9 +20,7 @@ EXAMPLE = str(Path(__file__).parents[2] / "config" / "example.yaml")
 def test_check_says_yes_or_lists_everything_that_is_wrong(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["config", "check", "--config", EXAMPLE]) == 0
     assert capsys.readouterr() == ("the settings are right\n", "")
-    assert (
-        main(["config", "check", "--config", EXAMPLE, "--set", "sketch.el=5", "--set", "http.port=-1"]) == 2
-    )
+    assert main(["config", "check", "--config", EXAMPLE, "--set", "sketch.el=5", "--set", "http.port=-1"]) == 2
     out, err = capsys.readouterr()
     assert out == ""
     assert err == (

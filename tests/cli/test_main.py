@@ -64,9 +64,7 @@ def test_debug_shows_the_traceback_but_no_secret(
     assert SECRET not in err
 
 
-@pytest.mark.parametrize(
-    "arguments", [["nope"], ["config"], ["produce", "--nope"], ["produce", "--seed", "x"]]
-)
+@pytest.mark.parametrize("arguments", [["nope"], ["config"], ["produce", "--nope"], ["produce", "--seed", "x"]])
 def test_misuse_is_one_line_with_where_to_read_on_and_exit_2(
     arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -84,9 +84,7 @@ def test_packed_rows_arrive_each_once_and_the_summary_counts_them(
         assert set(counts_of(summary).values()) == {75}
 
 
-def test_blocks_hold_so_many_rows_and_only_the_last_is_short(
-    broker: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_blocks_hold_so_many_rows_and_only_the_last_is_short(broker: str, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["--synthetic", "5000,20,3", "--topic", "blocks", "--broker", broker, "--format", "blocks"]
     summary = produced(capsys, *arguments, "--rows-per-message", "300")
     assert (summary["total"]["rows"], summary["total"]["messages"]) == (5000, 17)
@@ -105,9 +103,7 @@ def test_lists_keep_values_that_float32_would_round(
     sp.save_npz(tmp_path / "a.npz", sp.csr_array([[0.1, 0, 2.0], [0, 0, 0]]))
     for form in ("list", "packed"):
         topic = f"exact-{form}"
-        summary = produced(
-            capsys, str(tmp_path / "a.npz"), "--topic", topic, "--broker", broker, "--format", form
-        )
+        summary = produced(capsys, str(tmp_path / "a.npz"), "--topic", topic, "--broker", broker, "--format", form)
         assert summary["total"]["squared_frobenius"] == 0.1**2 + 4.0
         found = values_in(broker, topic, counts_of(summary))
         assert len(found[1]) == 1  # an empty row is a row
@@ -115,9 +111,7 @@ def test_lists_keep_values_that_float32_would_round(
         assert (values if form == "list" else np.frombuffer(values, "<f8").tolist()) == [0.1, 2.0]
 
 
-def test_text_becomes_words_with_counts(
-    broker: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_text_becomes_words_with_counts(broker: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("the cat the dog\n")
     summary = produced(capsys, str(tmp_path / "a.txt"), "--topic", "words", "--broker", broker)
     [row] = values_in(broker, "words", counts_of(summary))[0]
@@ -181,9 +175,7 @@ def test_another_number_of_partitions_than_the_topic_has_is_refused(
     assert "topic seven has 4 partitions, not 7" in capsys.readouterr().err
 
 
-def test_a_message_that_is_too_large_is_told_with_a_remedy(
-    broker: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_message_that_is_too_large_is_told_with_a_remedy(broker: str, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["--synthetic", "3000,1000,100", "--format", "blocks", "--rows-per-message", "3000"]
     assert main(["produce", *arguments, "--topic", "large", "--broker", broker]) == 5
     assert "send fewer rows in a message" in capsys.readouterr().err
@@ -231,9 +223,7 @@ class FakeProducer:
         self._queue: list[tuple[int, int, Callable[..., None]]] = []
         self._number = 0
 
-    def produce(
-        self, _topic: str, _value: bytes, *, on_delivery: Callable[..., None], partition: int
-    ) -> None:
+    def produce(self, _topic: str, _value: bytes, *, on_delivery: Callable[..., None], partition: int) -> None:
         if len(self._queue) >= self._room:
             raise BufferError
         self._queue.append((self._number, partition, on_delivery))

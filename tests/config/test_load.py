@@ -33,9 +33,7 @@ def written(folder: Path, text: str = GOOD) -> Path:
     return file
 
 
-def problems(
-    folder: Path, text: str = GOOD, environ: dict[str, str] | None = None, *overrides: str
-) -> list[str]:
+def problems(folder: Path, text: str = GOOD, environ: dict[str, str] | None = None, *overrides: str) -> list[str]:
     with pytest.raises(SettingsError) as caught:
         load(written(folder, text), environ=environ or {}, overrides=overrides)
     return [line.replace(f"{folder}/", "") for line in caught.value.problems]
@@ -44,9 +42,7 @@ def problems(
 def test_flags_win_over_the_environment_over_the_file_over_defaults(tmp_path: Path) -> None:
     file = written(tmp_path, GOOD + "snapshot: {topic: s}\nworker: {batch_records: 7}\n")
     environ = {"SFD_WORKER__BATCH_RECORDS": "8", "SFD_SKETCH__D": "500", "SFD_CHECKPOINT__KEEP": "9"}
-    effective = load(
-        file, environ=environ, overrides=["sketch.d=200", "checkpoint.keep=10", "checkpoint.keep=11"]
-    )
+    effective = load(file, environ=environ, overrides=["sketch.d=200", "checkpoint.keep=10", "checkpoint.keep=11"])
     settings = effective.settings
     assert (settings.worker.batch_records, settings.sketch.d, settings.checkpoint.keep) == (8, 200, 11)
     assert settings.sketch.ell == 50
@@ -66,9 +62,7 @@ def test_under_kafka_an_underscore_in_the_environment_is_a_dot_and_any_property_
         "SFD_KAFKA__LOG_LEVEL": "3",
         "SFD_CHECKPOINT__OPTIONS__AWS_REGION": "eu-west-1",
     }
-    settings = load(
-        written(tmp_path), environ=environ, overrides=["kafka.isolation.level=read_uncommitted"]
-    ).settings
+    settings = load(written(tmp_path), environ=environ, overrides=["kafka.isolation.level=read_uncommitted"]).settings
     assert dict(settings.kafka) == {
         "bootstrap.servers": "other:1",
         "group.id": "g",
@@ -86,9 +80,7 @@ def test_only_names_with_a_double_underscore_are_settings(tmp_path: Path) -> Non
 
 
 def test_unknown_keys_name_the_nearest_right_key_in_the_spelling_of_their_source(tmp_path: Path) -> None:
-    found = problems(
-        tmp_path, GOOD + "dead_leters: {topic: x}\n", {"SFD_SKETCH__EL": "5"}, "input.colums=fixed"
-    )
+    found = problems(tmp_path, GOOD + "dead_leters: {topic: x}\n", {"SFD_SKETCH__EL": "5"}, "input.colums=fixed")
     assert found == [
         "dead_leters.topic is not a setting; did you mean dead_letters.topic? (settings.yaml:10)",
         "SFD_SKETCH__EL is not a setting; did you mean SFD_SKETCH__ELL?",
@@ -216,8 +208,7 @@ def test_an_absent_or_huge_file_is_a_clear_problem(tmp_path: Path) -> None:
 
 def test_anchors_merges_empty_sections_and_dates_read_as_one_would_expect(tmp_path: Path) -> None:
     text = (
-        GOOD.replace("input:\n  topic: rows", "input: &i\n  topic: 2026-01-01")
-        + "http:\nsnapshot:\n  <<: {topic: s}\n"
+        GOOD.replace("input:\n  topic: rows", "input: &i\n  topic: 2026-01-01") + "http:\nsnapshot:\n  <<: {topic: s}\n"
     )
     settings = load(written(tmp_path, text), environ={}).settings
     assert (settings.input.topic, settings.snapshot.topic, settings.http.port) == ("2026-01-01", "s", 9464)

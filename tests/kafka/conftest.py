@@ -77,9 +77,7 @@ class Reader:
     def until(self, condition: Callable[[], bool], what: str = "it", others: Collection[Reader] = ()) -> None:
         deadline = time.monotonic() + DEADLINE_S
         while not condition():
-            assert time.monotonic() < deadline, (
-                f"{what} did not happen: {self.diary.events}, {self.count} records"
-            )
+            assert time.monotonic() < deadline, f"{what} did not happen: {self.diary.events}, {self.count} records"
             for reader in (self, *others):
                 reader.poll(0.1 if not others else 0.05)
 

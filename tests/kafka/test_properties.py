@@ -42,12 +42,7 @@ def test_what_the_protocol_owns_is_refused_by_name(make: Any, key: str) -> None:
 
 def test_every_consumer_commits_and_resets_nothing_by_itself() -> None:
     made = consumer_properties(USER)
-    assert (
-        made["enable.auto.commit"]
-        is made["enable.auto.offset.store"]
-        is made["enable.partition.eof"]
-        is False
-    )
+    assert made["enable.auto.commit"] is made["enable.auto.offset.store"] is made["enable.partition.eof"] is False
     assert made["auto.offset.reset"] == "error"
     assert made["partition.assignment.strategy"] == "cooperative-sticky"
     assert made["queued.max.messages.kbytes"] <= 65_536
@@ -69,9 +64,7 @@ def test_users_properties_pass_to_the_clients_that_they_concern() -> None:
     assert not {"fetch.min.bytes", "group.id"} & {**producer, **admin}.keys()
 
 
-@pytest.mark.parametrize(
-    "key", ["session.timeout.ms", "heartbeat.interval.ms", "partition.assignment.strategy"]
-)
+@pytest.mark.parametrize("key", ["session.timeout.ms", "heartbeat.interval.ms", "partition.assignment.strategy"])
 def test_the_new_group_protocol_refuses_what_the_broker_decides(key: str) -> None:
     assert consumer_properties({**USER, key: "1"})
     with pytest.raises(SettingsError, match=rf"{key} can't be set with group.protocol=consumer"):
@@ -137,9 +130,7 @@ def message(partition: int, offset: int) -> Message[bytes, bytes]:
 
 
 @given(st.lists(st.integers(0, 3), max_size=60), st.sets(st.integers(0, 3)))
-def test_splitting_keeps_order_and_every_record_of_the_wanted_partitions(
-    runs: list[int], wanted: set[int]
-) -> None:
+def test_splitting_keeps_order_and_every_record_of_the_wanted_partitions(runs: list[int], wanted: set[int]) -> None:
     messages = [message(partition, offset) for offset, partition in enumerate(runs)]
     found = {batch.partition: batch.offsets for batch in split(messages, wanted)}
     expected = {p: [offset for offset, q in enumerate(runs) if q == p] for p in wanted}

@@ -138,7 +138,5 @@ def test_a_topic_is_made_once_with_its_settings(kafka: Broker) -> None:
 
 def test_a_topic_that_may_not_be_made_is_described_exactly(kafka: Broker) -> None:
     sink = sink_of(kafka)
-    with pytest.raises(
-        BrokerRefusedError, match=r"out/put with 2 partitions and cleanup\.policy=compact; create"
-    ):
+    with pytest.raises(BrokerRefusedError, match=r"out/put with 2 partitions and cleanup\.policy=compact; create"):
         sink.ensure_topic("out/put", partitions=2, config={"cleanup.policy": "compact"}, timeout_s=20)

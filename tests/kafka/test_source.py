@@ -203,9 +203,7 @@ def test_a_paused_partition_gives_nothing_and_goes_on_where_it_was(broker: Broke
     assert all(reader.offsets(p) == list(range(20)) for p in range(4))
 
 
-def test_a_partition_paused_amid_prefetched_records_loses_and_doubles_none(
-    broker: Broker, read: Read
-) -> None:
+def test_a_partition_paused_amid_prefetched_records_loses_and_doubles_none(broker: Broker, read: Read) -> None:
     topic = broker.create_topic(partitions=4)
     fill(broker, topic, 500)
     reader = read(broker, topic)
@@ -220,9 +218,7 @@ def test_a_partition_paused_amid_prefetched_records_loses_and_doubles_none(
 
 
 @every_protocol
-def test_a_commit_is_answered_and_read_back_with_its_metadata(
-    broker: Broker, read: Read, protocol: str
-) -> None:
+def test_a_commit_is_answered_and_read_back_with_its_metadata(broker: Broker, read: Read, protocol: str) -> None:
     topic = broker.create_topic(partitions=4)
     fill(broker, topic, 10)
     reader = read(broker, topic, protocol=protocol)
@@ -249,15 +245,11 @@ def test_a_commit_made_in_on_revoke_reaches_the_broker_and_one_made_later_is_not
     second = read(broker, topic, protocol=protocol)
     first.until(lambda: len(second.diary.owned) == 2, "the second has its share", others=[second])
     moved = sorted(second.diary.owned)
-    assert {p: c.offset for p, c in second.source.committed(moved, 10).items() if c} == dict.fromkeys(
-        moved, 6
-    )
+    assert {p: c.offset for p, c in second.source.committed(moved, 10).items() if c} == dict.fromkeys(moved, 6)
     first.source.commit_results()
     first.source.commit(dict.fromkeys(moved, 9))
     assert sorted(first.source.commit_results()) == [(p, 9, "not assigned") for p in moved]
-    assert {p: c.offset for p, c in second.source.committed(moved, 10).items() if c} == dict.fromkeys(
-        moved, 6
-    )
+    assert {p: c.offset for p, c in second.source.committed(moved, 10).items() if c} == dict.fromkeys(moved, 6)
 
 
 @every_protocol
@@ -282,9 +274,7 @@ def test_one_who_rejoins_gives_up_its_partitions_and_gets_them_anew(broker: Brok
     reader = read(broker, topic, protocol=protocol)
     reader.until(lambda: reader.count == 40)
     reader.source.rejoin()
-    reader.until(
-        lambda: len([e for e in reader.diary.events if e[0] == "assign" and e[1]]) == 2, "the rejoin"
-    )
+    reader.until(lambda: len([e for e in reader.diary.events if e[0] == "assign" and e[1]]) == 2, "the rejoin")
     kinds = [kind for kind, partitions in reader.diary.events if partitions]
     assert kinds == ["assign", "revoke", "assign"]
     reader.until(lambda: reader.count == 80, "the replay from the start")
@@ -298,9 +288,7 @@ def test_an_offset_outside_the_log_refuses(kafka: Broker, read: Read, protocol: 
     fill(kafka, topic, 20, partitions=2)
     kafka.delete_records(topic, 1, 5)
     reader = read(kafka, topic, {1: Start(start)}, protocol=protocol)
-    with pytest.raises(
-        RefusedStateError, match=rf"offset {start} of {topic}/1 is not in the log.*checkpoint reset"
-    ):
+    with pytest.raises(RefusedStateError, match=rf"offset {start} of {topic}/1 is not in the log.*checkpoint reset"):
         reader.until(lambda: False)
     with pytest.raises(RefusedStateError):
         reader.poll()

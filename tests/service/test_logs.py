@@ -50,9 +50,7 @@ def untouched_afterwards() -> Iterator[None]:
     structlog.reset_defaults()
 
 
-def begin(
-    form: Format = "json", stream: io.StringIO | None = None, **more: Any
-) -> tuple[io.StringIO, Clock, Logs]:
+def begin(form: Format = "json", stream: io.StringIO | None = None, **more: Any) -> tuple[io.StringIO, Clock, Logs]:
     stream, clock = stream or io.StringIO(), Clock()
     logs = configure(form=form, stream=stream, clock=clock, secrets=frozenset({SECRET}), **more)
     return stream, clock, logs

@@ -91,9 +91,7 @@ def test_duplicates_add_up_and_zeros_are_dropped(tmp_path: Path) -> None:
         ("a.dat", "", "say --as npz|mtx|svmlight|csv|text"),
     ],
 )
-def test_a_file_that_is_not_what_it_should_be_is_told(
-    tmp_path: Path, name: str, text: str, says: str
-) -> None:
+def test_a_file_that_is_not_what_it_should_be_is_told(tmp_path: Path, name: str, text: str, says: str) -> None:
     path = tmp_path / name
     path.write_text(text)
     with pytest.raises(SettingsError) as caught:

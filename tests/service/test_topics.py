@@ -54,9 +54,7 @@ class FakeAdmin:
     def _described(self, name: str, count: int) -> Any:
         leader = -1 if name in self._young else 1
         self._young.discard(name)
-        return SimpleNamespace(
-            error=None, partitions={n: SimpleNamespace(leader=leader) for n in range(count)}
-        )
+        return SimpleNamespace(error=None, partitions={n: SimpleNamespace(leader=leader) for n in range(count)})
 
 
 def ensured(admin: FakeAdmin, partitions: int | None) -> tuple[int, int]:

@@ -13,9 +13,7 @@ from hypothesis import strategies as st
 from sfd_stream.sketch.rows import D_MAX, RowBlock
 
 rows_of_entries = st.lists(
-    st.lists(
-        st.tuples(st.integers(0, 9), st.sampled_from([0.0, -0.0, 1.0, -1.0, 0.1, 0.2, 0.7])), max_size=8
-    ),
+    st.lists(st.tuples(st.integers(0, 9), st.sampled_from([0.0, -0.0, 1.0, -1.0, 0.1, 0.2, 0.7])), max_size=8),
     max_size=6,
 )
 
@@ -27,9 +25,7 @@ def arrays(rows: list[list[tuple[int, float]]]) -> tuple[list[int], list[int], l
 
 @given(rows_of_entries, st.sampled_from([10, 2**20, D_MAX]))
 @settings(max_examples=200, deadline=None)
-def test_rows_are_sorted_summed_in_order_and_without_zeros(
-    rows: list[list[tuple[int, float]]], d: int
-) -> None:
+def test_rows_are_sorted_summed_in_order_and_without_zeros(rows: list[list[tuple[int, float]]], d: int) -> None:
     indptr, indices, values = arrays(rows)
     block = RowBlock.from_arrays(indptr, np.array(indices, dtype=np.int64), np.array(values), d)
     expected = []

@@ -14,9 +14,7 @@ SHAPES = st.integers(1, 60).flatmap(lambda d: st.tuples(st.integers(0, 40), st.j
 
 @given(SHAPES, st.integers(0, 2**32))
 @settings(max_examples=40, deadline=None)
-def test_each_row_has_exactly_z_signs_at_distinct_ascending_columns(
-    shape: tuple[int, int, int], seed: int
-) -> None:
+def test_each_row_has_exactly_z_signs_at_distinct_ascending_columns(shape: tuple[int, int, int], seed: int) -> None:
     n, d, z = shape
     matrix = paper_synthetic(n, d, z, seed)
     assert matrix.shape == (n, d)
@@ -73,9 +71,7 @@ def test_the_same_seed_gives_the_same_rows_and_more_rows_only_add_to_them() -> N
 def test_blocks_are_the_matrix_in_parts() -> None:
     blocks = list(paper_synthetic_blocks(9000, 50, 5, 1))
     assert [block.shape[0] for block in blocks] == [4096, 4096, 808]
-    assert np.array_equal(
-        np.concatenate([block.indices for block in blocks]), paper_synthetic(9000, 50, 5, 1).indices
-    )
+    assert np.array_equal(np.concatenate([block.indices for block in blocks]), paper_synthetic(9000, 50, 5, 1).indices)
 
 
 @pytest.mark.parametrize("shape", [(-1, 5, 1), (5, 0, 0), (5, 5, 6), (5, 5, -1)])

@@ -27,9 +27,7 @@ def test_packed_numbers_hash_as_their_text_does(numbers: list[int], seed: int) -
 def test_packed_numbers_hash_as_their_text_does_at_every_count_of_digits() -> None:
     edges = [number for power in range(10) for number in (10**power - 1, 10**power)]
     numbers = np.array([*edges, 2**32 - 1], dtype=np.uint32)
-    assert hash_decimals(numbers, 0).tolist() == [
-        mmh3.hash(str(number), 0, signed=False) for number in numbers
-    ]
+    assert hash_decimals(numbers, 0).tolist() == [mmh3.hash(str(number), 0, signed=False) for number in numbers]
 
 
 @given(st.lists(words, min_size=1, max_size=20), st.integers(1, 5000))
@@ -37,9 +35,7 @@ def test_packed_numbers_hash_as_their_text_does_at_every_count_of_digits() -> No
 @settings(max_examples=50, deadline=None)
 def test_with_seed_0_columns_are_those_of_scikit_learn(features: list[str], d: int) -> None:
     values = list(range(1, len(features) + 1))
-    theirs = (
-        FeatureHasher(d, input_type="pair").transform([list(zip(features, values, strict=True))]).toarray()
-    )
+    theirs = FeatureHasher(d, input_type="pair").transform([list(zip(features, values, strict=True))]).toarray()
     ours = decode([encode_row(features, values, packed=False)], HashedColumns(d)).block.csr().toarray()
     assert np.array_equal(ours, theirs)
 

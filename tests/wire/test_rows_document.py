@@ -32,15 +32,12 @@ def test_each_example_decodes_as_the_page_says(example: str, crowd: int) -> None
     message, columns, expected = _parsed(example)
     batch = decode([message] * crowd, columns)
     if expected in set(Reason):
-        assert [(number, error.reason) for number, error in batch.bad] == [
-            (n, expected) for n in range(crowd)
-        ]
+        assert [(number, error.reason) for number, error in batch.bad] == [(n, expected) for n in range(crowd)]
         return
     rows = [ast.literal_eval(row) for row in re.findall(r"\{.*?\}", expected)]
     cuts = zip(batch.block.indptr[:-1], batch.block.indptr[1:], strict=True)
     decoded = [
-        dict(zip(batch.block.indices[a:b].tolist(), batch.block.values[a:b].tolist(), strict=True))
-        for a, b in cuts
+        dict(zip(batch.block.indices[a:b].tolist(), batch.block.values[a:b].tolist(), strict=True)) for a, b in cuts
     ]
     assert decoded == rows * crowd
     assert not batch.bad
@@ -57,9 +54,7 @@ def test_the_page_lists_just_the_reasons_there_are() -> None:
 
 
 @pytest.mark.parametrize(("cell", "seed", "_hash", "column", "sign"), FEATURES)
-def test_each_feature_has_the_column_of_the_page(
-    cell: str, seed: str, _hash: str, column: str, sign: str
-) -> None:
+def test_each_feature_has_the_column_of_the_page(cell: str, seed: str, _hash: str, column: str, sign: str) -> None:
     features = [ast.literal_eval(text) for text in re.findall(r"`(.*?)`", cell)]
     columns, signs = signed_columns(features, 1000, int(seed))
     assert columns.tolist() == [int(column)] * len(features)

@@ -49,9 +49,7 @@ def row_messages(draw: st.DrawFn) -> bytes:
     """Messages that are rows, or nearly."""
     columns = draw(indices)
     values = draw(st.lists(any_value, min_size=len(columns), max_size=len(columns)))
-    form = draw(
-        st.sampled_from(["list", "f8", "f4", "ones", "packed ones", "map", "mixed", "block", "strings"])
-    )
+    form = draw(st.sampled_from(["list", "f8", "f4", "ones", "packed ones", "map", "mixed", "block", "strings"]))
     match form:
         case "list":
             fields: dict[Any, Any] = {"i": columns, "v": values}
@@ -77,9 +75,7 @@ def row_messages(draw: st.DrawFn) -> bytes:
             }
         case _:
             fields = {"i": [str(column) for column in columns], "v": values}
-    message: bytes = msgpack.packb(
-        fields, use_single_float=bool(np.all(np.abs(values) < 9)) and draw(st.booleans())
-    )
+    message: bytes = msgpack.packb(fields, use_single_float=bool(np.all(np.abs(values) < 9)) and draw(st.booleans()))
     return message
 
 
@@ -119,9 +115,7 @@ anything = st.recursive(
     max_leaves=8,
 )
 msgpack_messages = st.builds(msgpack.packb, anything)
-messages = st.one_of(
-    row_messages(), row_messages(), mutated_messages(), st.binary(max_size=30), msgpack_messages
-)
+messages = st.one_of(row_messages(), row_messages(), mutated_messages(), st.binary(max_size=30), msgpack_messages)
 batches = st.lists(messages, max_size=12)
 modes = st.sampled_from(
     [FIXED, GrowingColumns(1, 55), HashedColumns(16, 3, names_max=9), HashedColumns(7, keep_names=False)]
@@ -180,9 +174,7 @@ def test_whatever_comes_the_block_keeps_its_promise_and_reasons_come_from_the_fi
 
 @given(st.lists(messages, min_size=1, max_size=6), modes)
 @settings(max_examples=100, deadline=None)
-def test_the_batch_readers_agree_with_the_general_one_on_any_message(
-    values: list[bytes], columns: Columns
-) -> None:
+def test_the_batch_readers_agree_with_the_general_one_on_any_message(values: list[bytes], columns: Columns) -> None:
     crowd = values * 40  # enough of them to walk together
     assert seen(decode(crowd, columns, LIMITS)) == seen(decode_slowly(crowd, columns))
 
@@ -200,15 +192,9 @@ TEMPLATES = [
 
 @pytest.mark.parametrize("template", TEMPLATES)
 def test_the_readers_agree_whichever_byte_of_a_row_is_changed_cut_or_added(template: bytes) -> None:
-    mutants = [
-        template[:at] + bytes([byte]) + template[at + 1 :]
-        for at in range(len(template))
-        for byte in range(256)
-    ]
+    mutants = [template[:at] + bytes([byte]) + template[at + 1 :] for at in range(len(template)) for byte in range(256)]
     mutants += [
-        template[:at] + bytes([byte]) + template[at:]
-        for at in range(len(template) + 1)
-        for byte in range(0, 256, 5)
+        template[:at] + bytes([byte]) + template[at:] for at in range(len(template) + 1) for byte in range(0, 256, 5)
     ]
     mutants += [template[:at] + template[at + cut :] for at in range(len(template)) for cut in (1, 2, 9, 99)]
     columns = FixedColumns(1100)
@@ -217,9 +203,7 @@ def test_the_readers_agree_whichever_byte_of_a_row_is_changed_cut_or_added(templ
 
 @given(batches, modes, st.data())
 @settings(max_examples=40, deadline=None)
-def test_how_messages_are_batched_changes_nothing(
-    values: list[bytes], columns: Columns, data: st.DataObject
-) -> None:
+def test_how_messages_are_batched_changes_nothing(values: list[bytes], columns: Columns, data: st.DataObject) -> None:
     cut = data.draw(st.integers(0, len(values)))
     whole = decode(values, columns, LIMITS)
     first = decode(values[:cut], columns, LIMITS)
@@ -233,9 +217,7 @@ def test_how_messages_are_batched_changes_nothing(
 
 @given(batches, batches, modes)
 @settings(max_examples=40, deadline=None)
-def test_bad_messages_never_disturb_good_ones(
-    values: list[bytes], noise: list[bytes], columns: Columns
-) -> None:
+def test_bad_messages_never_disturb_good_ones(values: list[bytes], noise: list[bytes], columns: Columns) -> None:
     bad_ones = [noise[message] for message, _ in decode(noise, columns, LIMITS).bad]
     alone = decode(values, columns, LIMITS)
     disturbed: list[bytes] = []
