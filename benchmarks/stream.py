@@ -2,9 +2,9 @@
 
     python -m benchmarks.stream [--rows 400000] [--json FILE]
 
-The yardstick is `SparseFrequentDirections.partial_fit` on the same rows, in the same run and on the same cores. Each way
-of writing rows (packed, blocks of 100, friendly lists) is read by one worker process with disk checkpoints; its clock
-runs from the first record to the last commit.
+The yardstick is `SparseFrequentDirections.partial_fit` on the same rows, in the same run, on the same cores. Each way of
+writing rows (packed, blocks of 100, friendly lists) is read by one worker process with disk checkpoints; its clock runs
+from the first record to the last commit.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -64,14 +64,15 @@ def fill(bootstrap: str, topic: str, form: str, rows: int) -> None:
                 except BufferError:
                     producer.poll(0.05)
         producer.poll(0)
-    assert producer.flush(120) == 0
+    if producer.flush(120):
+        raise SystemExit("the broker did not take all rows within two minutes")
 
 
 class Timers:
     """Seconds by name, over all calls and threads."""
 
     def __init__(self) -> None:
-        self.seconds: Counter[str] = Counter()
+        self.seconds: defaultdict[str, float] = defaultdict(float)
 
     def wrap(self, owner: Any, name: str, label: str) -> None:
         inner: Callable[..., Any] = getattr(owner, name)

@@ -184,6 +184,8 @@ def _fill(
     tuned = {
         "linger.ms": 20,
         "queue.buffering.max.kbytes": _QUEUE_KBYTES,
+        # With more in flight a fresh topic was seen to confirm a message that is not in its log.
+        "max.in.flight.requests.per.connection": 1,
         **librdkafka.for_producer(properties),
     }
     producer = Producer({**tuned, "enable.idempotence": True}, logger=logger)

@@ -118,7 +118,9 @@ class Filler:
                 return
 
     def _reported(self, counts: Counts, error: KafkaError | None, record: Message) -> None:
-        if error is None:
+        if error is None and record.offset() is None:
+            self._failures["confirmed without an offset, so it may not be in the log"] += 1
+        elif error is None:
             self.confirmed[int(record.partition() or 0)].add(counts)
         else:
             self._failures[_reason(error)] += 1
