@@ -133,6 +133,7 @@ def test_an_unsubtracted_lambda_breaks_a_law(method: str, monkeypatch: pytest.Mo
     assert obeys_its_bound(A, built(A, parameters).sketch())
     monkeypatch.setattr(Ritz, "shrunk", unsubtracted)
     monkeypatch.setattr(shrink, "dense_shrink", dense_unsubtracted)
+    monkeypatch.setattr(shrink, "verify_spectral", lambda *_: True)  # it would reject this for ever
     assert not obeys_its_bound(A, built(A, parameters).sketch())
 
 
