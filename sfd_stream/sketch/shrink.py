@@ -148,7 +148,7 @@ def fused_shrink(B: Float, block: RowBlock, ell: int, chance: Chance) -> Shrunk:
 
 def exact_shrink(stack: Stack, ell: int, attempts: int = 0) -> Shrunk:
     """By all singular values: nothing is random, and what is lost is lambda^2 in every direction kept."""
-    shrunk, lambda2 = exact_ritz(stack).shrunk(ell)
+    shrunk, lambda2 = exact_ritz(stack, ell).shrunk(ell)
     return _shrunk(stack, shrunk, lambda2, attempts=attempts, passes=attempts)
 
 
