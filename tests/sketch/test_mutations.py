@@ -13,8 +13,8 @@ from sfd_stream.sketch import builder, iteration, shrink
 from sfd_stream.sketch.builder import Parameters
 from sfd_stream.sketch.iteration import Ritz, orthonormal
 from sfd_stream.sketch.rows import Float, RowBlock
-from sfd_stream.sketch.shrink import Chance, squared_frobenius
-from sfd_stream.sketch.stack import Stack
+from sfd_stream.sketch.shrink import Chance
+from sfd_stream.sketch.stack import Stack, squared_frobenius
 from sfd_stream.sketch.verify import ALPHA, certified_norm, failure_share, verify_spectral
 from tests.sketch.matrices import Case, as_it_comes, built, gram, obeys_its_bound, theorem_gaps
 
@@ -149,7 +149,12 @@ def test_a_certificate_started_in_the_sketchs_own_span_misses_a_burst(monkeypatc
     def bound(start: Float) -> float:
         monkeypatch.setattr("sfd_stream.sketch.verify.uniform_on_sphere", lambda d, rng: start / np.linalg.norm(start))
         return certified_norm(
-            lambda x: C @ x, burst.d, 0.01, np.random.default_rng(0), enough=lambda *_: False, steps_max=12
+            lambda x: C @ x,
+            burst.d,
+            0.01,
+            np.random.default_rng(0),
+            target=lambda theta: theta * (1 - 1e-9),
+            steps_max=12,
         ).upper
 
     assert bound(np.random.default_rng(0).standard_normal(8) @ B) < norm / 10
