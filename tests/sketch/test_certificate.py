@@ -15,7 +15,7 @@ D = 50
 RUNS = 400
 
 
-def NEVER(theta: float) -> float:  # noqa: N802 - a constant
+def never(theta: float) -> float:
     """A bound that no step proves: all steps are taken."""
     return theta * (1 - 1e-9)
 
@@ -46,7 +46,7 @@ def test_the_certificate_fails_no_more_often_than_it_says(
     failures = 0
     for run in range(RUNS):
         rng = np.random.default_rng([run, steps])
-        bound = certified_norm(C, D, failure_probability, rng, target=NEVER, steps_max=steps)
+        bound = certified_norm(C, D, failure_probability, rng, target=never, steps_max=steps)
         failures += bound.upper < 1 - 1e-12
         assert bound.theta <= 1 + 1e-12
     assert binomtest(failures, RUNS, failure_probability, alternative="greater").pvalue > 0.01
@@ -56,7 +56,7 @@ def test_the_certificate_is_sharp_on_the_worst_spectrum() -> None:
     """It fails about as often as it may: a smaller bound would be a false one."""
     C = operator(SPECTRA["a spike over a cluster"])
     bounds = [
-        certified_norm(C, D, 0.3, np.random.default_rng(run), target=NEVER, steps_max=3).upper for run in range(RUNS)
+        certified_norm(C, D, 0.3, np.random.default_rng(run), target=never, steps_max=3).upper for run in range(RUNS)
     ]
     assert sum(bound < 1 for bound in bounds) / RUNS > 0.15
 
@@ -74,7 +74,7 @@ def test_the_certificate_is_within_the_factor_that_was_asked_for(spectrum: str) 
 def test_more_steps_only_lower_the_bound_and_an_exhausted_space_gives_the_norm() -> None:
     C = operator(SPECTRA["falling"])
     uppers = [
-        certified_norm(C, D, 0.01, np.random.default_rng(3), target=NEVER, steps_max=steps).upper
+        certified_norm(C, D, 0.01, np.random.default_rng(3), target=never, steps_max=steps).upper
         for steps in (1, 2, 4, 8, 16, D)
     ]
     assert uppers == sorted(uppers, reverse=True)
@@ -83,16 +83,16 @@ def test_more_steps_only_lower_the_bound_and_an_exhausted_space_gives_the_norm()
 
 def test_the_certificate_of_nothing_is_zero_and_of_one_column_exact() -> None:
     rng = np.random.default_rng(0)
-    nothing = certified_norm(np.zeros_like, 5, 0.01, rng, target=NEVER, steps_max=9)
+    nothing = certified_norm(np.zeros_like, 5, 0.01, rng, target=never, steps_max=9)
     assert (nothing.theta, nothing.upper) == (0, 0)
-    one = certified_norm(lambda x: 3 * x, 1, 0.01, rng, target=NEVER, steps_max=9)
+    one = certified_norm(lambda x: 3 * x, 1, 0.01, rng, target=never, steps_max=9)
     assert one.upper == pytest.approx(3, rel=1e-12)
 
 
 def test_witnesses_point_to_what_was_missed() -> None:
     spectrum = SPECTRA["one direction alone"]
     C = operator(spectrum)
-    bound = certified_norm(C, D, 0.01, np.random.default_rng(1), target=NEVER, steps_max=6)
+    bound = certified_norm(C, D, 0.01, np.random.default_rng(1), target=never, steps_max=6)
     assert np.linalg.norm(C(bound.witnesses[:, 0])) == pytest.approx(1, rel=1e-9)
 
 

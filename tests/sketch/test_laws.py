@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -88,7 +89,7 @@ def test_asking_for_a_sketch_changes_nothing_then_or_later(case: Case, at: list[
     A = RowBlock.from_csr(case.rows())
     silent, asked = SketchBuilder(case.parameters()), SketchBuilder(case.parameters())
     bounds = [0, *sorted(min(cut, A.rows) for cut in at), A.rows]
-    for start, stop in zip(bounds, bounds[1:], strict=False):
+    for start, stop in pairwise(bounds):
         for builder in (silent, asked):
             builder.absorb(A.take(start, stop))
         first, second = asked.sketch(), asked.sketch()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -42,7 +43,7 @@ def test_stopped_and_resumed_anywhere_it_goes_on_bit_for_bit(
     whole, stopped = SketchBuilder(parameters), SketchBuilder(parameters)
     whole.absorb(block)
     bounds = [0, *sorted(min(cut, block.rows) for cut in at), block.rows]
-    for start, stop in zip(bounds, bounds[1:], strict=False):
+    for start, stop in pairwise(bounds):
         stopped = through_bytes(stopped, order)
         stopped.absorb(block.take(start, stop))
     assert stopped.sketch() == whole.sketch()
