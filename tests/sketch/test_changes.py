@@ -18,7 +18,7 @@ def weights(n: int, half_life: float) -> np.ndarray:
 
 
 @given(cases(rows=(1, 260)), st.floats(0.5, 2000), st.lists(st.integers(0, 260), max_size=4))
-@examples(60)
+@examples(30)
 def test_a_half_life_is_the_sketch_of_the_rows_with_their_weights(case: Case, half_life: float, at: list[int]) -> None:
     A = case.rows()
     w = weights(case.n, half_life)
@@ -52,7 +52,7 @@ def test_what_is_forgotten_leaves_the_delta_too() -> None:
 
 
 @given(cases(rows=(60, 200), ells=(2, 16)), st.integers(1, 24), st.integers(0, 200))
-@examples(40)
+@examples(20)
 def test_another_ell_in_the_middle_keeps_the_bound(case: Case, ell: int, at: int) -> None:
     A, block = case.rows(), RowBlock.from_csr(case.rows())
     at = min(at, case.n)
@@ -71,7 +71,7 @@ def test_another_ell_in_the_middle_keeps_the_bound(case: Case, ell: int, at: int
 
 
 @given(cases(rows=(60, 200)), st.integers(0, 30), st.integers(0, 200))
-@examples(40)
+@examples(20)
 def test_more_columns_in_the_middle_keep_the_bound(case: Case, extra: int, at: int) -> None:
     at = min(at, case.n)
     old = case.rows()[:at]

@@ -24,7 +24,7 @@ def parts(family: str, count: int, method: str = "fused", ell: int = 14) -> list
 
 
 @given(cases(rows=(1, 120)), cases(rows=(1, 120)))
-@examples(40)
+@examples(25)
 def test_error_of_the_merged_is_below_its_delta(one: Case, other: Case) -> None:
     other = replace(other, d=one.d)
     merged = one.built().sketch().merge(other.built().sketch())

@@ -34,7 +34,7 @@ def through_bytes(builder: SketchBuilder, order: str = "C") -> SketchBuilder:
 
 
 @given(cases(rows=(60, 260)), st.lists(st.integers(0, 260), max_size=5), st.sampled_from(["C", "F"]), st.booleans())
-@examples(60)
+@examples(25)
 def test_stopped_and_resumed_anywhere_it_goes_on_bit_for_bit(
     case: Case, at: list[int], order: str, forgets: bool
 ) -> None:
@@ -81,7 +81,7 @@ def test_state_is_plain_numbers_and_contiguous_arrays() -> None:
 
 
 @given(cases(methods=("fused", "dense"), rows=(100, 260)), st.lists(st.integers(0, 260), max_size=8))
-@examples(25)
+@examples(15)
 def test_floating_counters_do_not_depend_on_batches(case: Case, at: list[int]) -> None:
     A = case.rows() * 0.1
     whole, split = case.built(A).sketch(), case.built(A, at).sketch()
