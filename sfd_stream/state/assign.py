@@ -92,7 +92,10 @@ def assign(wish: Wish[S]) -> Steps[Claimed[S] | Refused]:
 
 
 def claim_of(manifest: Manifest, wish: Wish[S]) -> Manifest:
-    """Epoch + 1, all else copied: the state keeps the id of the manifest that made it [N]."""
+    """Epoch + 1, all else copied: the state keeps the id of the manifest that made it [N].
+
+    Ids of cluster and topic that were not known before (a reset without a broker) are filled in.
+    """
     return replace(
         manifest,
         number=manifest.number + 1,
@@ -100,6 +103,7 @@ def claim_of(manifest: Manifest, wish: Wish[S]) -> Manifest:
         nonce=next(wish.nonces),
         parent=manifest.nonce,
         kind=Kind.CLAIM,
+        binding=manifest.binding.filled(wish.binding),
         written_at_s=wish.written_at_s,
     )
 
