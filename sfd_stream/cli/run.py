@@ -2,7 +2,6 @@
 
 # Annotations are evaluated: typer reads them.
 import os
-import random
 import signal
 import time
 from typing import TYPE_CHECKING, Annotated, Any
@@ -67,13 +66,9 @@ def _stop_on_signals(worker: "Worker") -> None:
 def _print_summary(settings: "Settings", rows_per_s: float, *, as_json: bool) -> None:
     from sfd_stream.cli.output import print_json, print_table
     from sfd_stream.cli.wiring import shape_of, store_of
-    from sfd_stream.service.store_runner import Patience
     from sfd_stream.service.summary import as_report, summarise
 
-    patience = Patience(settings.checkpoint.give_up_s, time.monotonic, time.sleep, lambda: random.uniform(0.5, 1))
-    found = summarise(
-        store_of(settings), settings.group, settings.input.topic, lambda p: shape_of(settings, p), patience
-    )
+    found = summarise(store_of(settings), settings.group, settings.input.topic, lambda p: shape_of(settings, p))
     report = as_report(found, rows_per_s)
     if as_json:
         print_json(report)

@@ -1,4 +1,4 @@
-"""Questions about a cluster and a topic, asked beside the stream. Each is asked until answered or out of time."""
+"""Questions about a cluster and a topic, asked beside the stream, each until answered or out of time."""
 
 from __future__ import annotations
 
@@ -84,21 +84,22 @@ class Cluster:
         return BrokerRefusedError(f"topic {self._topic} is not there at {where}: create it, or name another")
 
     def _ask(self, question: Callable[[float], Any], timeout_s: float) -> Any:
-        deadline = time.monotonic() + timeout_s
-        while True:
-            try:
-                return question(max(deadline - time.monotonic(), 0.05))
-            except KafkaException as exception:
-                error = error_of(exception)
-                fault = fault_of(error)
-                if fault is Fault.REFUSED:
-                    raise refusal(error, self._properties) from None
-                if fault is Fault.UNKNOWN_TOPIC:
-                    raise self._no_topic() from None
-                words = error.name()
-            except NoAnswerError:
-                words = "no answer"
-            if time.monotonic() >= deadline:
-                where = address(self._properties)
-                raise TimeoutError(f"{where} did not answer within {timeout_s:g} s ({words})")
-            time.sleep(0.05)
+        return ask(question, timeout_s, self._properties)
+
+
+def ask(question: Callable[[float], Any], timeout_s: float, properties: Mapping[str, Any]) -> Any:
+    """Asks until answered. TimeoutError when the time is up: a fault that may pass has not passed yet."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        try:
+            return question(max(deadline - time.monotonic(), 0.05))
+        except KafkaException as exception:
+            error = error_of(exception)
+            if fault_of(error) is Fault.REFUSED:
+                raise refusal(error, properties) from None
+            words = error.name()
+        except NoAnswerError:
+            words = "no answer"
+        if time.monotonic() >= deadline:
+            raise TimeoutError(f"{address(properties)} did not answer within {timeout_s:g} s ({words})")
+        time.sleep(0.05)

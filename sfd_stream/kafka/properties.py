@@ -1,6 +1,6 @@
 """librdkafka properties: the user's pass through, the protocol's are refused with a reason.
 
-One `kafka:` section serves all clients: each takes the properties that concern it and leaves the others alone.
+One `kafka:` section serves all clients: each takes the properties that concern it and leaves the others.
 Pure functions; no secret reaches a message.
 """
 
@@ -18,7 +18,7 @@ _OWNED = {
     "enable.auto.commit": "offsets are committed after the checkpoint that holds them, never by a timer",
     "auto.commit.interval.ms": "offsets are committed after the checkpoint that holds them, never by a timer",
     "enable.auto.offset.store": "offsets are committed after the checkpoint that holds them",
-    "auto.offset.reset": "a lost position must stop the worker, not move it; set input.start for a new partition",
+    "auto.offset.reset": "a lost position stops the worker; set input.start for a new partition",
     "enable.partition.eof": "the end of a partition is seen by its position",
     "enable.idempotence": "dead letters and snapshots must not be doubled by retries",
     "acks": "an acknowledged message must survive a broker",
@@ -45,16 +45,17 @@ _CLASSIC_ONLY = {
     "group.protocol.type": "nothing",
 }
 _CONSUMER_ONLY = (
-    "group.", "session.timeout.ms", "heartbeat.interval.ms", "max.poll.interval.ms", "enable.auto.", "auto.commit.",
+    "group.", "session.timeout.ms", "heartbeat.interval.ms", "max.poll.interval.ms", "enable.auto.",
+    "auto.commit.",
     "auto.offset.reset", "queued.", "fetch.", "max.partition.fetch.bytes", "partition.assignment.strategy",
     "coordinator.query.interval.ms", "offset.store.", "consume.", "enable.partition.eof", "check.crcs",
     "isolation.level", "client.rack", "allow.auto.create.topics",
 )  # fmt: skip
 _PRODUCER_ONLY = (
     "transaction", "enable.idempotence", "enable.gapless.guarantee", "queue.buffering.", "linger.ms",
-    "message.send.max.retries", "retries", "batch.", "compression.", "sticky.partitioning.linger.ms", "delivery.",
-    "acks", "request.required.acks", "request.timeout.ms", "message.timeout.ms", "partitioner", "queuing.strategy",
-    "dr_",
+    "message.send.max.retries", "retries", "batch.", "compression.", "sticky.partitioning.linger.ms",
+    "delivery.", "acks", "request.required.acks", "request.timeout.ms", "message.timeout.ms", "partitioner",
+    "queuing.strategy", "dr_",
 )  # fmt: skip
 _SECRET_ENDINGS = (
     "password",
@@ -92,7 +93,7 @@ COOPERATIVE = "cooperative-sticky"
 
 
 def consumer_properties(user: Mapping[str, Any]) -> dict[str, Any]:
-    """What the consumer is made of. SettingsError names a property that is refused, why, and what to set instead."""
+    """What the consumer is made of. SettingsError names what is refused, why, and what to set instead."""
     _check(user)
     if not user.get("group.id"):
         raise SettingsError("kafka: group.id is not set; it names the consumer group, and the checkpoints with it")
@@ -113,7 +114,7 @@ def producer_properties(user: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def admin_properties(user: Mapping[str, Any]) -> dict[str, Any]:
-    """What is left when neither a consumer's nor a producer's own properties are wanted: addresses and security."""
+    """What is left without a consumer's and a producer's own properties: addresses and security."""
     _check(user)
     return _without(_without({**_CLIENT, **user}, _CONSUMER_ONLY), _PRODUCER_ONLY)
 

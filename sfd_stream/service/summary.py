@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import random
+import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from sfd_stream.errors import RefusedStateError
 from sfd_stream.service.keeper import partition_prefix
 from sfd_stream.service.store_runner import Patience, run
 from sfd_stream.state.manifest import Manifest
@@ -63,18 +64,23 @@ def partitions_in(store: Store, group: str, topic: str) -> list[int]:
     return sorted(int(part) for part in parts if part.isdigit())
 
 
-def summarise(
-    store: Store, group: str, topic: str, shape: Callable[[int], Shape], patience: Patience
-) -> dict[int, PartitionSummary]:
-    found = {}
+def load_all(store: Store, group: str, topic: str, shape: Callable[[int], Shape]) -> list[Loaded]:
+    """The newest state of every partition that has one."""
+    patience = Patience(60.0, time.monotonic, time.sleep, lambda: random.uniform(0.5, 1))
+    found = []
     for partition in partitions_in(store, group, topic):
         steps = load_newest(partition_prefix(group, topic, partition), f"{topic}/{partition}", shape(partition))
         loaded = run(steps, store, patience)
         if isinstance(loaded, Refused):
-            raise RefusedStateError(f"{loaded.why}; {loaded.remedy}")
+            raise loaded.error()
         if loaded is not None:
-            found[partition] = _summary(loaded.state)
+            found.append(loaded)
     return found
+
+
+def summarise(store: Store, group: str, topic: str, shape: Callable[[int], Shape]) -> dict[int, PartitionSummary]:
+    loaded = load_all(store, group, topic, shape)
+    return {part.manifest.binding.partition: _summary(part.state) for part in loaded}
 
 
 def _summary(state: PartitionState) -> PartitionSummary:

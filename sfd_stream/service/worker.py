@@ -5,7 +5,7 @@
      └─ rebalances: assign = claim and restore, revoke = last checkpoint, lost = drop
 
 One thread, the loop's, owns the consumer, the producer and the table of tenures. The sketching thread owns the states.
-Checkpoints and claims run on a few more, one at a time for a partition; what they need of the loop they ask at its desk.
+Checkpoints and claims run on a few more, one at a time for a partition; what they need of the loop they ask its desk.
 """
 
 from __future__ import annotations
@@ -419,7 +419,7 @@ class Worker:
     # The end
 
     def _at_the_end(self) -> bool:
-        """All records up to the ends seen at the start are in a committed checkpoint, whoever of the group read them."""
+        """All records up to the ends seen at the start are in a committed checkpoint, whoever read them."""
         now = self.around.clock()
         if now < self._next_look_s or self._applying:
             return False

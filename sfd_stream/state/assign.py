@@ -15,12 +15,12 @@ from sfd_stream.state import parameters
 from sfd_stream.state.manifest import Binding, Kind, Manifest, StateId
 from sfd_stream.state.protocol import (
     Created,
-    bad_blob,
     check_binding,
     create,
     load_blobs,
     newest_number,
     read_manifest,
+    unusable,
 )
 from sfd_stream.state.steps import AskCommitted, AskLog, AskOutputEpoch, LogFacts, Refused, Steps
 
@@ -87,7 +87,7 @@ def assign(wish: Wish[S]) -> Steps[Claimed[S] | Refused]:
         claim = found.manifest if number is None else claim_of(found.manifest, wish)
         outcome = yield from create(wish.prefix, claim)
         if isinstance(outcome, Created):
-            return Claimed(claim, found.state, found.changes, found.unpublished)
+            return Claimed(outcome.manifest, found.state, found.changes, found.unpublished)
         number = yield from newest_number(wish.prefix)  # lost: begin again, keeping nothing of the first read
 
 
@@ -203,5 +203,5 @@ def _load(wish: Wish[S], manifest: Manifest, changes: parameters.Changes) -> Ste
     try:
         state = wish.restore(manifest, sketch, tuple(rest))
     except (FormatError, RefusedStateError) as error:
-        return bad_blob(manifest.number, wish.where, str(error))
+        return unusable(manifest.number, wish.where, error)
     return _Found(manifest, state, changes, snapshot)

@@ -106,18 +106,16 @@ class Manifest:
 
     @property
     def unpublished(self) -> SnapshotRef | None:
-        """What is due and not known to be published."""
-        if self.due is None or (self.published is not None and self.published.id >= self.due.id):
-            return None
-        return self.due
+        """What is due and was not known to be published when this was written: a new owner publishes it."""
+        return self.due if self.owes_snapshot(self.published) else None
 
-    @property
-    def owes_snapshot(self) -> bool:
-        """The next checkpoint must bring a snapshot: none was ever due for this state's past, or it failed.
+    def owes_snapshot(self, published: SnapshotRef | None) -> bool:
+        """The next checkpoint must bring a snapshot: the last one failed, or there was none.
 
-        A rollback and a reset have none due, so that readers soon see the state that was gone back to.
+        `published` is the last one that the owner knows to be acknowledged, by himself or before him. A
+        rollback and a reset have none due, so that readers soon see the state that was gone back to.
         """
-        return self.due is None or self.unpublished is not None
+        return self.due is None or published is None or published.id < self.due.id
 
     @property
     def next_state_id(self) -> StateId:

@@ -78,6 +78,8 @@ class _Survey:
 def rollback(mark: Mark, *, to: int | None = None) -> Steps[Created | Fenced | Refused]:
     """A new manifest of an older state: that of `to`, or the newest good one before the newest."""
     survey = yield from _survey(mark)
+    if isinstance(survey, Refused):
+        return survey
     if survey.newest is None:
         return _nothing_readable(mark)
     found = yield from (_find_good(mark, survey) if to is None else _load_state(mark, to))
@@ -101,6 +103,8 @@ def rollback_target(mark: Mark) -> Steps[Manifest | Refused]:
 def reset(mark: Mark, start: Start, *, keep_sketch: bool) -> Steps[Created | Fenced | Refused]:
     """A new manifest that reads from `start`, with an empty sketch or with the newest one's."""
     survey = yield from _survey(mark)
+    if isinstance(survey, Refused):
+        return survey
     epoch = survey.epoch_above(start.output_epoch)
     blank = Manifest(
         number=survey.slot,
@@ -130,12 +134,14 @@ def reset(mark: Mark, start: Start, *, keep_sketch: bool) -> Steps[Created | Fen
     return (yield from _append(mark, survey, kept, _copies(mark, survey.slot, epoch, old, datas)))
 
 
-def _survey(mark: Mark) -> Steps[_Survey]:
+def _survey(mark: Mark) -> Steps[_Survey | Refused]:
     numbers = numbers_of((yield from list_keys(manifests_prefix(mark.prefix))))
     for number in reversed(numbers):
         manifest = yield from read_manifest(mark.prefix, number, where=mark.where)
         if isinstance(manifest, Manifest):
             return _Survey(numbers, manifest)
+        if manifest.newer:  # whole, and not ours to go over
+            return manifest
     return _Survey(numbers, None)
 
 
