@@ -179,7 +179,8 @@ def judge_log(manifest: Manifest, log: LogFacts, where: str) -> Refused | None:
     if offset > log.high:
         return Refused(
             f"the checkpoint of {where} is at offset {offset}, the log ends at {log.high}: it lost records",
-            f'run "sfd-stream checkpoint rollback {where}" or "... reset {where} --to latest --keep-sketch"',
+            f'run "sfd-stream checkpoint rollback {where}" until it fits, '
+            f'or "sfd-stream checkpoint reset {where} --to latest --keep-sketch"',
         )
     behind = manifest.leader_epoch is not None and log.leader_epoch is not None
     if behind and log.leader_epoch < manifest.leader_epoch:  # type: ignore[operator]  # both are known here

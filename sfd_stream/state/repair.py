@@ -94,6 +94,8 @@ def rollback(mark: Mark, *, to: int | None = None) -> Steps[Created | Fenced | R
 def rollback_target(mark: Mark) -> Steps[Manifest | Refused]:
     """The manifest that `rollback` would take now if none is named."""
     survey = yield from _survey(mark)
+    if isinstance(survey, Refused):
+        return survey
     if survey.newest is None:
         return _nothing_readable(mark)
     found = yield from _find_good(mark, survey)

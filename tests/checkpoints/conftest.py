@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
+import logging
+import signal
 import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor
@@ -29,6 +28,8 @@ from sfd_stream.state.steps import AskCommitted, AskLog, AskOutputEpoch, LogFact
 from sfd_stream.wire.rows import RowLimits, decode
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from sfd_stream.config.model import Settings
     from sfd_stream.state.partition import PartitionState
 
@@ -92,20 +93,22 @@ class Site:
         """The exit code of a command in this process."""
         return main([*arguments, "--config", str(self.file)])
 
-    def worker(self, *more: str) -> subprocess.CompletedProcess[str]:
-        """A worker, until the end."""
-        command = [sys.executable, "-m", "sfd_stream.cli", "run", "--until-end", "--json", *more]
-        return subprocess.run(
-            [*command, "--config", str(self.file)], capture_output=True, text=True, timeout=120, check=False,
-            env=os.environ | {"OPENBLAS_NUM_THREADS": "1"},
-        )  # fmt: skip
-
-    def rows(self, *more: str) -> dict[str, Any]:
-        """The summary's partitions after a worker that must succeed."""
-        done = self.worker(*more)
-        assert done.returncode == 0, done.stderr
-        found: dict[str, Any] = json.loads(done.stdout)["partitions"]
+    def rows(self, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+        """The summary's partitions after a worker, in this process, that went to the end."""
+        capsys.readouterr()
+        code = self.run("run", "--until-end", "--json")
+        told = capsys.readouterr()
+        assert code == 0, told.err
+        found: dict[str, Any] = json.loads(told.out)["partitions"]
         return found
+
+    def refusal(self, capsys: pytest.CaptureFixture[str]) -> str:
+        """What a worker says that refuses the state it found."""
+        capsys.readouterr()
+        code = self.run("run", "--until-end", "--json")
+        told = capsys.readouterr().err
+        assert code == 3, told
+        return told
 
 
 class History:
@@ -144,6 +147,18 @@ class History:
 
 def column_sums(first: int, last: int) -> list[float]:
     return [float(x) for x in np.bincount(np.arange(first, last) % D, minlength=D)]
+
+
+@pytest.fixture(autouse=True)
+def _left_as_found() -> Iterator[None]:
+    """A command run in this process takes over signals and logging."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+    logging.captureWarnings(capture=False)
+    for handler in [h for h in logging.getLogger().handlers if type(h).__module__.startswith("sfd_stream")]:
+        logging.getLogger().removeHandler(handler)
 
 
 @pytest.fixture

@@ -33,6 +33,7 @@ def test_the_summary_fits_eighty_columns_as_a_table(
 ) -> None:
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
     monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("TERM", "dumb")
     print_table(HEADER, ROWS)
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= 80
