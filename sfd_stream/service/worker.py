@@ -130,6 +130,7 @@ class Worker:
         self._applying: deque[Future[None]] = deque()
         self._stalled = False
         self._stopping = False
+        self._joined = False
         self._next_look_s = 0.0
         self._cluster_id: str | None = None
 
@@ -340,6 +341,7 @@ class Worker:
 
     def on_assign(self, partitions: Collection[int]) -> Mapping[int, Start | None]:
         """Claims begin at once, beside the loop; each partition is read as soon as its state is restored."""
+        self._joined = True
         for partition in partitions:
             self.tenures[partition] = Tenure(partition, Keeper(self._binding(partition), self.around))
         self._claim_what_fits()
@@ -421,7 +423,7 @@ class Worker:
     def _at_the_end(self) -> bool:
         """All records up to the ends seen at the start are in a committed checkpoint, whoever read them."""
         now = self.around.clock()
-        if now < self._next_look_s or self._applying:
+        if now < self._next_look_s or self._applying or not self._joined:
             return False
         self._next_look_s = now + 0.2
         ends = self.progress.ends
