@@ -2,9 +2,9 @@
 
     python -m benchmarks.stream [--rows 400000] [--json FILE]
 
-The yardstick is `SparseFrequentDirections.partial_fit` on the same rows, in the same run, on the same cores. Each way of
-writing rows (packed, blocks of 100, friendly lists) is read by one worker process with disk checkpoints; its clock runs
-from the first record to the last commit.
+The yardstick is `SparseFrequentDirections.partial_fit` on the same rows, in the same run, on the same cores. Each way
+of writing rows (packed, blocks of 100, friendly lists) is read by one worker process with disk checkpoints; its clock
+runs from the first record to the last commit.
 """
 
 from __future__ import annotations

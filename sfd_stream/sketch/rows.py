@@ -121,7 +121,8 @@ def row_of_entry(indptr: Int) -> Int:
 def _rising(indptr: Int, indices: Index) -> bool:
     rises = indices[1:] > indices[:-1]
     inner = indptr[1:-1]
-    rises[inner[(inner > 0) & (inner < len(indices))] - 1] = True  # from one row to the next anything may follow
+    # From one row to the next anything may follow.
+    rises[inner[(inner > 0) & (inner < len(indices))] - 1] = True
     return bool(rises.all())
 
 

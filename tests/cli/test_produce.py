@@ -210,6 +210,9 @@ class FakeRecord:
     def __init__(self, partition: int) -> None:
         self._partition = partition
 
+    def offset(self) -> int:
+        return 0
+
     def partition(self) -> int:
         return self._partition
 
