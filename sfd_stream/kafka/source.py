@@ -297,6 +297,22 @@ class Source:
         handed_out = self._positions[partition]
         return handed_out if found.offset == OFFSET_INVALID else max(found.offset, handed_out)
 
+    @property
+    def positions(self) -> dict[int, int]:
+        """Where reading stands in each partition that is read."""
+        return dict(self._positions)
+
+    def known_lag(self) -> int | None:
+        """Records between the positions and the ends that the last fetches told; None where none has told yet."""
+        lag = 0
+        for partition, position in self._positions.items():
+            (where,) = self._where([partition])
+            _, end = self._consumer.get_watermark_offsets(where, cached=True)
+            if end < 0:
+                return None
+            lag += max(end - position, 0)
+        return lag
+
     def partition_count(self, timeout_s: float) -> int:
         return self._cluster.partition_count(timeout_s)
 
