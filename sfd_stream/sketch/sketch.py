@@ -18,7 +18,6 @@ from sfd_stream.sketch.rows import Float
 from sfd_stream.sketch.stack import power_of_two_above
 from sfd_stream.sketch.verify import EPS
 
-
 SQUARES_MAX = 2.0**1020
 """What ||A||F^2 may come to: then the square of every power of two that scales a matrix stays within float64."""
 
