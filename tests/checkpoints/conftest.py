@@ -24,7 +24,7 @@ from sfd_stream.service.inspection import Place, stand
 from sfd_stream.service.keeper import Keeper, Surroundings
 from sfd_stream.service.store_runner import Patience, run
 from sfd_stream.state.manifest import Binding, Manifest
-from sfd_stream.state.steps import AskCommitted, AskLog, AskOutputEpoch, LogFacts, Question
+from sfd_stream.state.steps import AskCommitted, AskLog, AskOutputEpoch, LogFacts, Question, Refused
 from sfd_stream.wire.rows import RowLimits, decode
 
 if TYPE_CHECKING:
@@ -79,10 +79,15 @@ class Site:
     def place(self, partition: int = 0) -> Place:
         return Place(self.group, self.topic, partition)
 
-    def newest(self, partition: int = 0) -> Manifest:
+    def newest_or_none(self, partition: int) -> Manifest | None:
         patience = Patience(5.0, time.monotonic, time.sleep, lambda: 1.0)
         found = run(stand(self.place(partition)), store_of(self.settings), patience).newest
-        assert isinstance(found, Manifest), found
+        assert not isinstance(found, Refused), found
+        return found
+
+    def newest(self, partition: int = 0) -> Manifest:
+        found = self.newest_or_none(partition)
+        assert found is not None
         return found
 
     def blob_paths(self, partition: int = 0) -> list[Path]:
