@@ -53,11 +53,10 @@ def work(settings: "Settings", *, until_end: bool, **test_hooks: Any) -> "Worker
 
 
 def _stop_on_signals(worker: "Worker") -> None:
-    def first(number: int, _: Any) -> None:
+    def first(*_: Any) -> None:
         for other in (signal.SIGTERM, signal.SIGINT):
             signal.signal(other, lambda again, _: os._exit(128 + again))
-        worker.stop()
-        worker.log.info("stopping: a last checkpoint, then out", signal=signal.Signals(number).name)
+        worker.stop()  # and no more: a handler may interrupt anything, a log line in the making too
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, first)
