@@ -29,6 +29,8 @@ def make_run(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[MakeRun
         else:
             given = {"url": (tmp_path / f"store-{len(runs)}").as_uri(), **given}
         runs.append(Run(broker, topic, tmp_path, **given))
+        if runs[-1].protocol == "kip-848":
+            broker.set_group(runs[-1].group, {"consumer.session.timeout.ms": "1500"})
         return runs[-1]
 
     yield make

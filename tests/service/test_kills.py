@@ -24,7 +24,6 @@ SLOTS = 2
 FEEDS, FEED_EVERY_S = 100, 0.25
 DEADLINE_S = 150.0
 RANDOM = "at random"
-STORES = {"disk": [], "s3": [pytest.mark.real_s3, pytest.mark.xdist_group("s3")]}
 EARLY, LATE = POINTS[: len(POINTS) // 2], POINTS[len(POINTS) // 2 :]
 
 
@@ -72,22 +71,23 @@ class Massacre:
             assert worker.marker is None or worker.marker.exists(), worker.log()
 
 
-def kill_all(run: Run, rows: Rows, points: list[tuple[str, int]], seed: int) -> Massacre:
+def kill_all(run: Run, rows: Rows, points: list[tuple[str, int]], seed: int) -> list[WorkerProcess]:
+    """A third worker joins after half of the deaths, and leaves after all of them."""
     feed = [list(parts_of(rows.messages(partition), FEEDS)) for partition in range(len(rows.matrices))]
-    massacre = Massacre(run, deque(points), feed, random.Random(seed))
+    massacre = Massacre(run, deque(points[: len(points) // 2]), feed, random.Random(seed))
     massacre.feed_one()
     massacre.until_all_are_dead()
     third = run.start()
-    third.until_logged("restored")
+    massacre.points.extend(points[len(points) // 2 :])
+    massacre.until_all_are_dead()
     while any(massacre.feed):
         massacre.feed_one()
-    finishing = run.start(until_end=True)
-    finishing.until_logged("restored")
     third.signal(signal.SIGTERM)
     assert third.wait() == 0, third.log()
-    assert finishing.wait() == 0, finishing.log()
+    assert third.events("restored"), third.log()
     massacre.assert_points_were_reached()
-    return massacre
+    run.to_the_end()
+    return massacre.dead
 
 
 def assert_as_undisturbed(run: Run, undisturbed: Run, rows: Rows) -> None:
@@ -106,14 +106,24 @@ def order(points: tuple[str, ...], seed: int, *, randoms: int) -> list[tuple[str
     return found
 
 
-@pytest.mark.parametrize("points", [EARLY, LATE], ids=["early", "late"])
-@pytest.mark.parametrize("store", [pytest.param(name, marks=marks) for name, marks in STORES.items()])
+S3 = [pytest.mark.real_s3, pytest.mark.xdist_group("s3")]
+
+
+@pytest.mark.parametrize(
+    ("store", "protocol", "points", "count"),
+    [
+        pytest.param("disk", "cooperative", EARLY, 200_000, id="disk-cooperative-early"),
+        pytest.param("disk", "kip-848", LATE, 60_000, id="disk-kip848-late"),
+        pytest.param("s3", "kip-848", EARLY, 60_000, id="s3-kip848-early", marks=S3),
+        pytest.param("s3", "cooperative", LATE, 60_000, id="s3-cooperative-late", marks=S3),
+    ],
+)
 def test_killed_at_every_point_each_row_counts_once(
-    kafka: Broker, make_run: MakeRun, store: str, points: tuple[str, ...]
+    kafka: Broker, make_run: MakeRun, store: str, protocol: str, points: tuple[str, ...], count: int
 ) -> None:
     topic = kafka.create_topic(partitions=4)
-    run = make_run(kafka, topic, store=store)
-    rows = Rows.random(200_000 if store == "disk" and points is EARLY else 60_000, partitions=4)
-    massacre = kill_all(run, rows, order(points, 1, randoms=2), seed=1)
-    assert len(massacre.dead) == len(points) + 2
+    run = make_run(kafka, topic, store=store, protocol=protocol)
+    rows = Rows.random(count, partitions=4)
+    dead = kill_all(run, rows, order(points, seed=1, randoms=2), seed=1)
+    assert len(dead) == len(points) + 2
     assert_as_undisturbed(run, make_run(kafka, topic), rows)
