@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -17,11 +18,13 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from sfd_stream.cli.wiring import shape_of, store_of
+from sfd_stream.cli.wiring import shape_of, store_of, worker_of
 from sfd_stream.config.model import Settings
+from sfd_stream.kafka.source import Source
 from sfd_stream.service.keeper import partition_prefix
 from sfd_stream.service.store_runner import Patience, run
 from sfd_stream.service.summary import Loaded, load_newest
+from sfd_stream.service.worker import Worker
 from sfd_stream.state.manifest import Manifest, decode_manifest, manifests_prefix
 from sfd_stream.state.partition import Frozen, PartitionState
 from sfd_stream.wire.rows import encode_rows
@@ -85,6 +88,39 @@ class WorkerProcess:
         self.process.wait()
 
 
+class Companion:
+    """A worker on a thread of this process: what it raised is kept for whoever waits."""
+
+    def __init__(self, worker: Worker, source: Source) -> None:
+        self.worker = worker
+        self.source = source
+        self.error: BaseException | None = None
+        self.thread = threading.Thread(target=self._work, daemon=True)
+        self.thread.start()
+
+    def _work(self) -> None:
+        try:
+            self.worker.run(self.source)
+        except BaseException as error:  # noqa: BLE001 - kept for the test
+            self.error = error
+
+    def until(self, condition: Callable[[], Any], what: str = "it") -> None:
+        wait_until(lambda: condition() or not self.thread.is_alive(), what)
+        assert condition(), f"{what} did not happen: {self.error!r}"
+
+    def end(self) -> BaseException | None:
+        """Waits for its end, whatever it is."""
+        self.thread.join(DEADLINE_S)
+        assert not self.thread.is_alive()
+        return self.error
+
+    def stop(self) -> None:
+        self.worker.stop()
+        error = self.end()
+        if error is not None:
+            raise error
+
+
 @dataclass
 class Run:
     """One group on one topic with one store: workers come and go."""
@@ -98,6 +134,7 @@ class Run:
     protocol: str = "cooperative"
     changes: dict[str, dict[str, Any]] = field(default_factory=dict)
     workers: list[WorkerProcess] = field(default_factory=list)
+    companions: list[Companion] = field(default_factory=list)
 
     def settings(self, **changes: Mapping[str, Any]) -> Settings:
         """Small intervals and a small buffer: many shrinks and checkpoints in few rows."""
@@ -162,9 +199,26 @@ class Run:
         assert code == 0, worker.log()
         return worker
 
+    def inside(self, *, until_end: bool = True, **changes: Mapping[str, Any]) -> Worker:
+        """A worker in this process, run to its end; what it refuses is raised."""
+        worker, source = worker_of(self.settings(**changes), until_end=until_end)
+        worker.run(source)
+        return worker
+
+    def begin(
+        self, *, until_end: bool = False, reach: Callable[[str], None] | None = None, **changes: Mapping[str, Any]
+    ) -> Companion:
+        """A worker in this process, on a thread of its own."""
+        hooks = {} if reach is None else {"reach": reach}
+        self.companions.append(Companion(*worker_of(self.settings(**changes), until_end=until_end, **hooks)))
+        return self.companions[-1]
+
     def close(self) -> None:
         for worker in self.workers:
             worker.kill()
+        for companion in self.companions:
+            companion.worker.stop()
+            companion.thread.join(DEADLINE_S)
 
     # What is in the store
 
