@@ -25,7 +25,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+    ResourceType,
+)
 
 from tests.parts.kafka_home import (
     MISSING,
@@ -104,6 +112,12 @@ class Broker:
         where = TopicPartition(name, partition, below_offset)
         self.admin.list_topics(name, timeout=10)  # a long-lived client is fenced after a broker's restart without it
         self.admin.delete_records([where])[where].result(30)
+
+    def set_group(self, group: str, config: Mapping[str, str]) -> None:
+        """What KIP-848 leaves to the broker: a group's session timeout and heartbeat."""
+        entries = [ConfigEntry(k, v, incremental_operation=AlterConfigOpType.SET) for k, v in config.items()]
+        resource = ConfigResource(ResourceType.GROUP, group, incremental_configs=entries)
+        self.admin.incremental_alter_configs([resource])[resource].result(30)
 
     def produce(
         self,
