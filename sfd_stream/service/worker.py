@@ -402,7 +402,9 @@ class Worker:
         tenure.dirty_since = self.around.clock() if tenure.dirty_since is None else tenure.dirty_since
 
     def _close(self) -> None:
-        """Last checkpoints (on_revoke), leave the group, and out: nothing is waited for that the budget does not hold."""
+        """Last checkpoints (on_revoke), leave the group, and out. Nothing is waited for beyond the budget."""
+        if self._stopping:
+            self.log.info("stopping: a last checkpoint, then out")
         self.tenures.close()
         try:
             self.source.close(2 * self.plan.revoke_budget_s)

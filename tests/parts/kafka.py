@@ -107,6 +107,7 @@ class Broker:
     def add_partitions(self, name: str, total: int) -> None:
         self.admin.create_partitions([NewPartitions(name, total)])[name].result(30)
         self._wait_for(lambda: self.leaders_known(name, partitions=total), f"partitions of {name}")
+        self._producer = None  # an old one may not know them for minutes
 
     def delete_records(self, name: str, partition: int, below_offset: int) -> None:
         where = TopicPartition(name, partition, below_offset)
