@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from sfd_stream.state.repair import Start
 
 BROKER_TIMEOUT_S = 15.0
+_DECLINED = 130
+"""As if it had been ended by Ctrl-C at the question."""
 
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking.")]
 
@@ -198,7 +200,9 @@ def _confirm(words: str, *, yes: bool) -> None:
         return
     if not sys.stdin.isatty():
         raise SettingsError("nothing was done: say --yes, or run it on a terminal to be asked")
-    typer.confirm("Do it?", abort=True, err=True)
+    if not typer.confirm("Do it?", err=True):
+        sys.stderr.write("nothing was done\n")
+        raise typer.Exit(_DECLINED)
 
 
 def _say_done(place: "Place", made: "Manifest", *, as_json: bool) -> None:
