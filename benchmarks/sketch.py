@@ -1,6 +1,6 @@
 """`python -m benchmarks.sketch`: how fast and how good is the sketch, beside what else there is?
 
-One BLAS thread. Contenders take turns, and the best turn counts; ratios are of CPU time.
+One BLAS thread. Contenders take turns, and the best run counts; ratios are of CPU time.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def main(
 def machine() -> str:
     return (
         f"{platform.machine()}, Python {platform.python_version()}, numpy {np.__version__}, scipy {scipy.__version__}, "
-        "one BLAS thread; best of interleaved turns"
+        "one BLAS thread; best of interleaved runs"
     )
 
 
