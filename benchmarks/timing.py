@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-
 TURN_S = 0.3
 """A turn lasts at least so long: a run of 10 ms beside one of 2 s would else hardly ever meet a quiet moment."""
 
