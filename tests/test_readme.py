@@ -10,7 +10,7 @@ from pathlib import Path
 
 README = Path(__file__).parents[1] / "README.md"
 EXAMPLE = re.compile(
-    r"```python\n(?P<code>.*?)```.*?<!-- output of the example above.*?-->\n```\n(?P<output>.*?)```", re.S
+    r"```python\n(?P<code>.*?)```.*?<!-- output of the example above.*?-->\n```\n(?P<output>.*?)```", re.DOTALL
 )
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from sfd_stream import __version__
-from sfd_stream.cli import config, demo, produce
+from sfd_stream.cli import checkpoint, config, demo, produce
 from sfd_stream.cli import run as run_command
 
 _EPILOG = """\
@@ -19,6 +19,9 @@ _EPILOG = """\
 """
 
 STREAM = "The stream"
+# typer turns an interrupt into this code and says nothing.
+_TYPER_INTERRUPTED = 130
+
 DATA = "Data"
 SETTINGS = "Settings"
 
@@ -35,6 +38,8 @@ def run(arguments: list[str]) -> int:
     except typer.TyperException as error:
         _say_misuse(error)
         return error.exit_code
+    if code == _TYPER_INTERRUPTED:
+        raise KeyboardInterrupt
     return code if isinstance(code, int) else 0
 
 
@@ -63,6 +68,7 @@ def _register(app: typer.Typer) -> None:
     app.command("demo", rich_help_panel=STREAM)(demo.demo)
     app.command("run", rich_help_panel=STREAM)(run_command.run)
     app.command("produce", rich_help_panel=DATA)(produce.produce)
+    app.add_typer(checkpoint.app(), name="checkpoint", rich_help_panel=STREAM)
     app.add_typer(config.app(), name="config", rich_help_panel=SETTINGS)
 
 

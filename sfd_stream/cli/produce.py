@@ -171,22 +171,28 @@ def _fill(
     from confluent_kafka import Producer
     from confluent_kafka.admin import AdminClient
 
-    from sfd_stream.config import librdkafka
+    from sfd_stream.config.secrets import secret_values
+    from sfd_stream.kafka.properties import for_admin, for_producer
+    from sfd_stream.service import logs
     from sfd_stream.service.filler import Filler
     from sfd_stream.service.topics import ensure_topic
 
+    log = logs.configure(secrets=secret_values("kafka", properties))
     logger = logging.getLogger("librdkafka")
-    admin = AdminClient(librdkafka.for_admin(properties), logger=logger)
+    admin = AdminClient(for_admin(properties), logger=logger)
     found = ensure_topic(admin, topic, partitions, sleep=time.sleep)
     tuned = {
         "linger.ms": 20,
         "queue.buffering.max.kbytes": _QUEUE_KBYTES,
-        **librdkafka.for_producer(properties),
+        # With more in flight a fresh topic was seen to confirm a message that is not in its log.
+        "max.in.flight.requests.per.connection": 1,
+        **for_producer(properties),
     }
     producer = Producer({**tuned, "enable.idempotence": True}, logger=logger)
     filler = Filler(producer, topic, found, keys=keys, rate=rate, clock=time.monotonic)
     with _progress(topic, total) as progress:
         filler.fill(messages, progress)
+    log.flush()
     return filler.summary()
 
 

@@ -1,7 +1,6 @@
-"""librdkafka's properties: which the protocol owns, which client each is for, whether librdkafka knows it.
+"""What is wrong with the `kafka:` section: properties that the protocol owns, or that librdkafka does not take.
 
-Everything that is not in `OWNED` passes through. librdkafka itself judges names and values; the lists here
-serve to name the nearest right property and to keep a producer from warning about a consumer's properties.
+librdkafka itself judges names and values; the list here serves to name the nearest right property.
 """
 
 from __future__ import annotations
@@ -10,57 +9,11 @@ import difflib
 import re
 from typing import TYPE_CHECKING, Any, Final
 
+from sfd_stream.kafka.properties import CONSUMER_ONLY, PRODUCER_ONLY, owned_reason
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-_COMMIT: Final = "offsets are committed only after a checkpoint is durable"
-_START: Final = "a partition starts where its checkpoint says; for a new one set input.start"
-_REPORTS: Final = "a snapshot counts as published only when every replica has it"
-_CALLBACK: Final = "it takes a function or an object, which a setting can't be"
-
-OWNED: Final[Mapping[str, str]] = {
-    "enable.auto.commit": _COMMIT,
-    "auto.commit.enable": _COMMIT,
-    "auto.commit.interval.ms": _COMMIT,
-    "enable.auto.offset.store": _COMMIT,
-    "offset.store.method": _COMMIT,
-    "offset.store.path": _COMMIT,
-    "offset.store.sync.interval.ms": _COMMIT,
-    "auto.offset.reset": _START,
-    "enable.partition.eof": "the worker asks the broker for the end offsets itself",
-    "enable.idempotence": "snapshots need the idempotent producer; choose by snapshot.delivery",
-    "enable.gapless.guarantee": "the worker decides what follows a failed delivery",
-    "transactional.id": "it is made from the group and the worker; choose by snapshot.delivery",
-    "acks": _REPORTS,
-    "request.required.acks": _REPORTS,
-    "delivery.report.only.error": _REPORTS,
-    "log.queue": "librdkafka's log lines go into ours",
-    "metadata.broker.list": "say bootstrap.servers, of which it is another name",
-    "test.mock.num.brokers": "it would start a broker in every client; set bootstrap.servers instead",
-    "default_topic_conf": "topic properties stand directly under kafka",
-    "default.topic.config": "topic properties stand directly under kafka",
-    **dict.fromkeys(("logger", "opaque", "interceptors", "on_commit", "on_delivery", "msg_order_cmp"), _CALLBACK),
-    **dict.fromkeys(("ssl_key", "ssl_certificate", "ssl_ca", "ssl_engine_callback_data"), _CALLBACK),
-}
-
-CONSUMER_ONLY: Final = frozenset(
-    """
-    allow.auto.create.topics check.crcs consume.callback.max.messages coordinator.query.interval.ms
-    fetch.error.backoff.ms fetch.max.bytes fetch.message.max.bytes fetch.min.bytes fetch.queue.backoff.ms
-    fetch.wait.max.ms group.id group.instance.id group.protocol group.protocol.type group.remote.assignor
-    heartbeat.interval.ms isolation.level max.partition.fetch.bytes max.poll.interval.ms
-    partition.assignment.strategy queued.max.messages.kbytes queued.min.messages session.timeout.ms
-    """.split()  # noqa: SIM905 - a table of names reads better than 200 quoted ones
-)
-PRODUCER_ONLY: Final = frozenset(
-    """
-    batch.num.messages batch.size compression.codec compression.level compression.type delivery.timeout.ms
-    linger.ms message.send.max.retries message.timeout.ms partitioner produce.offset.report
-    queue.buffering.backpressure.threshold queue.buffering.max.kbytes queue.buffering.max.messages
-    queue.buffering.max.ms queuing.strategy request.timeout.ms retries sticky.partitioning.linger.ms
-    transaction.timeout.ms
-    """.split()  # noqa: SIM905 - a table of names reads better than 200 quoted ones
-)
 _COMMON: Final = frozenset(
     """
     api.version.fallback.ms api.version.request api.version.request.timeout.ms bootstrap.servers
@@ -106,26 +59,6 @@ def property_of(environment_key: str) -> str:
     """`BOOTSTRAP_SERVERS` -> `bootstrap.servers`; properties with an underscore of their own are known."""
     key = environment_key.lower()
     return _BY_ENVIRONMENT_NAME.get(key, key.replace("_", "."))
-
-
-def owned_reason(name: str) -> str | None:
-    """Why the protocol must own this property, or None where it is the user's."""
-    return _CALLBACK if name.endswith("_cb") else OWNED.get(name)
-
-
-def for_consumer(properties: Mapping[str, Any]) -> dict[str, Any]:
-    """The properties without those that only a producer takes, at which a consumer would warn."""
-    return {name: value for name, value in properties.items() if name not in PRODUCER_ONLY}
-
-
-def for_producer(properties: Mapping[str, Any]) -> dict[str, Any]:
-    """The properties without those that only a consumer takes, at which a producer would warn."""
-    return {name: value for name, value in properties.items() if name not in CONSUMER_ONLY}
-
-
-def for_admin(properties: Mapping[str, Any]) -> dict[str, Any]:
-    """The properties that every client takes."""
-    return for_consumer(for_producer(properties))
 
 
 def problems(properties: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -152,7 +152,7 @@ def _judge_alone(good: Mapping[str, Given], problems: list[str]) -> set[str]:
                 if key in bad:
                     continue  # a union complains once for each of its members
                 bad.add(key)
-                problems.append(f"{key} {_explain(key, detail)}" + (_place(good[key]) if key in good else ""))
+                problems.append(f"{key} {_explain(key, detail)}" + _places((key,), good))
     return bad
 
 
@@ -209,7 +209,8 @@ def _explain(key: str, detail: ErrorDetails) -> str:
         "value_error": "{error}",
         "literal_error": "must be one of {expected}",
     }.get(kind, detail["msg"])
-    return text.format(**context).replace("'", "") + _instead_of(key, kind, detail["input"])
+    words = text.format(**context)
+    return (words.replace("'", "") if kind == "literal_error" else words) + _instead_of(key, kind, detail["input"])
 
 
 def _instead_of(key: str, kind: str, value: Any) -> str:

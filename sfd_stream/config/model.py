@@ -136,6 +136,7 @@ class CheckpointSettings(Section):
     )
     options: OpenMapping = Field(
         default={},
+        validate_default=True,
         description="Options for the object store, like region or endpoint; put keys into the environment.",
     )
     every_rows: Count = Field(default=100_000, description="Write a checkpoint after this many rows of a partition.")
@@ -244,6 +245,7 @@ class Settings(Section):
 
     kafka: OpenMapping = Field(
         default={},
+        validate_default=True,
         description="librdkafka's properties, for every client; bootstrap.servers and group.id are required.",
         examples=[{"bootstrap.servers": "localhost:9092", "group.id": "sfd-stream"}],
     )

@@ -1,4 +1,4 @@
-"""Questions about a cluster and a topic, asked beside the stream. Each is asked until answered or out of time."""
+"""Questions about a cluster and a topic, asked beside the stream, each until answered or out of time."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import time
 from concurrent.futures import TimeoutError as NoAnswerError
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import KafkaException, TopicCollection
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
 from sfd_stream.errors import BrokerRefusedError
 from sfd_stream.kafka.faults import Fault, Hooks, address, error_of, fault_of, refusal, refuse_settings
@@ -55,6 +55,20 @@ class Cluster:
             raise self._no_topic()
         return len(topic.partitions)
 
+    def watermarks(self, partition: int, timeout_s: float) -> tuple[int, int]:
+        """The first offset in the log and the one after the last, asked of the leader."""
+        spec: Any = OffsetSpec
+        low = self._offset(partition, spec.earliest(), timeout_s)
+        return low, self._offset(partition, spec.latest(), timeout_s)
+
+    def _offset(self, partition: int, spec: Any, timeout_s: float) -> int:
+        where = TopicPartition(self._topic, partition)
+
+        def question(left_s: float) -> Any:
+            return self._admin.list_offsets({where: spec}, request_timeout=left_s)[where].result(left_s)
+
+        return int(self._ask(question, timeout_s).offset)
+
     def _metadata(self, timeout_s: float) -> Any:
         """The topic's metadata; None if it is not there."""
         topics = self._ask(lambda left_s: self._admin.list_topics(self._topic, timeout=left_s), timeout_s).topics
@@ -70,21 +84,22 @@ class Cluster:
         return BrokerRefusedError(f"topic {self._topic} is not there at {where}: create it, or name another")
 
     def _ask(self, question: Callable[[float], Any], timeout_s: float) -> Any:
-        deadline = time.monotonic() + timeout_s
-        while True:
-            try:
-                return question(max(deadline - time.monotonic(), 0.05))
-            except KafkaException as exception:
-                error = error_of(exception)
-                fault = fault_of(error)
-                if fault is Fault.REFUSED:
-                    raise refusal(error, self._properties) from None
-                if fault is Fault.UNKNOWN_TOPIC:
-                    raise self._no_topic() from None
-                words = error.name()
-            except NoAnswerError:
-                words = "no answer"
-            if time.monotonic() >= deadline:
-                where = address(self._properties)
-                raise TimeoutError(f"{where} did not answer within {timeout_s:g} s ({words})")
-            time.sleep(0.05)
+        return ask(question, timeout_s, self._properties)
+
+
+def ask(question: Callable[[float], Any], timeout_s: float, properties: Mapping[str, Any]) -> Any:
+    """Asks until answered. TimeoutError when the time is up: a fault that may pass has not passed yet."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        try:
+            return question(max(deadline - time.monotonic(), 0.05))
+        except KafkaException as exception:
+            error = error_of(exception)
+            if fault_of(error) is Fault.REFUSED:
+                raise refusal(error, properties) from None
+            words = error.name()
+        except NoAnswerError:
+            words = "no answer"
+        if time.monotonic() >= deadline:
+            raise TimeoutError(f"{address(properties)} did not answer within {timeout_s:g} s ({words})")
+        time.sleep(0.05)

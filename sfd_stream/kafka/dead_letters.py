@@ -1,7 +1,9 @@
 """Messages that are not rows: put aside with their original bytes, and counted, so that the stream can go on.
 
-A dead letter is at least once: after a replay it may be there twice, told by topic id, partition and offset in its
-headers. A checkpoint waits until every dead letter below its offset is acknowledged; one that failed is sent again, so
+A dead letter is at least once: after a replay it may be there twice, told by topic id, partition and
+offset in its
+headers. A checkpoint waits until every dead letter below its offset is acknowledged; one that failed is
+sent again, so
 that no bad message is forgotten before it is safe.
 """
 
@@ -62,14 +64,17 @@ class DeadLetters:
             ("offset", str(record.offset)),
             ("time", at.isoformat()),
         )
-        # A dead letter read back in and bad again keeps the story of its first death under the same names, first.
+        # A dead letter read back in and bad again keeps the story of its first death under the same
+        # names, first.
         headers = (*record.headers, *((_PREFIX + name, text.encode()) for name, text in ours))
         letter = _Letter(record.offset, record.key, record.value, headers)
         self._open.setdefault(record.partition, deque()).append(letter)
         self._try(letter)
 
     def acknowledged(self, partition: int, below_offset: int) -> bool:
-        """Whether every dead letter of the partition below the offset is safe. Ask again after the sink was polled."""
+        """Whether every dead letter of the partition below the offset is safe. Ask again after the
+        sink was polled.
+        """
         letters = self._open.get(partition)
         if letters is None:
             return True
@@ -119,8 +124,10 @@ class DeadLetters:
 class BadMessageGauge:
     """Says when bad messages are too many to be an accident. Counts only, no clock.
 
-    One gauge per worker: a producer gone bad reaches all partitions, and a worker's decision to stop is for all of them.
-    The share is of the last `window` messages and is judged only once that many were seen; the run is of consecutive
+    One gauge per worker: a producer gone bad reaches all partitions, and a worker's decision to stop is
+    for all of them.
+    The share is of the last `window` messages and is judged only once that many were seen; the run is
+    of consecutive
     bad messages in the order in which the worker decoded them. Tombstones are neither good nor bad.
     """
 
@@ -147,12 +154,12 @@ class BadMessageGauge:
         if self._consecutive > self._max_consecutive:
             raise TooManyBadMessagesError(
                 f"{self._consecutive} bad messages in a row, more than dead_letters.max_consecutive ="
-                f" {self._max_consecutive}; the last is {place} ({reason}): mend the producer, or raise the limit"
+                f" {self._max_consecutive}; the last is {place} ({reason}): mend the producer or raise it"
             )
         if self._seen >= self._window and self._bad > self._max_bad:
             raise TooManyBadMessagesError(
                 f"{self._bad} of the last {self._window} messages are bad, more than dead_letters.max_share ="
-                f" {self._max_share:g}; the last is {place} ({reason}): mend the producer, or raise the limit"
+                f" {self._max_share:g}; the last is {place} ({reason}): mend the producer or raise it"
             )
 
     def _count(self, bad: bool, count: int) -> None:

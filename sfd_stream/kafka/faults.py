@@ -10,7 +10,6 @@ EXPELLED      this member polled too late and its partitions are gone
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any
@@ -21,6 +20,7 @@ from sfd_stream.errors import BrokerRefusedError, SettingsError
 from sfd_stream.kafka.properties import redacted
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
     from typing import NoReturn
 
 
@@ -51,18 +51,18 @@ class Hooks:
 
 
 _WORDS = {
-    KafkaError.TOPIC_AUTHORIZATION_FAILED: "no right to the topic: grant READ (input) or WRITE (output) and DESCRIBE",
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: "no right to the topic: grant DESCRIBE, and READ or WRITE",
     KafkaError.GROUP_AUTHORIZATION_FAILED: "no right to the consumer group: grant READ on it",
-    KafkaError.CLUSTER_AUTHORIZATION_FAILED: "no right to the cluster: grant IDEMPOTENT_WRITE or what it asks for",
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED: "no right to the cluster: grant IDEMPOTENT_WRITE",
     KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "no right to the transactional id: grant WRITE on it",
-    KafkaError._AUTHENTICATION: "the broker does not know these credentials: check the sasl.* or ssl.* properties",
-    KafkaError.SASL_AUTHENTICATION_FAILED: "the broker does not know these credentials: check the sasl.* properties",
+    KafkaError._AUTHENTICATION: "unknown credentials: check the sasl.* or ssl.* properties",
+    KafkaError.SASL_AUTHENTICATION_FAILED: "unknown credentials: check the sasl.* properties",
     KafkaError.UNSUPPORTED_SASL_MECHANISM: "the broker does not offer this sasl.mechanisms",
     KafkaError.ILLEGAL_SASL_STATE: "the listener does not want SASL: check security.protocol",
-    KafkaError.FENCED_INSTANCE_ID: "another member has the same group.instance.id: give each worker its own",
-    KafkaError.UNRELEASED_INSTANCE_ID: "another member has the same group.instance.id: give each worker its own",
+    KafkaError.FENCED_INSTANCE_ID: "another member has this group.instance.id: give each worker its own",
+    KafkaError.UNRELEASED_INSTANCE_ID: "another member has this group.instance.id: give each worker its own",
     KafkaError.INVALID_SESSION_TIMEOUT: "session.timeout.ms is outside what the broker allows",
-    KafkaError.INCONSISTENT_GROUP_PROTOCOL: "members of the group use other assignment strategies or protocols",
+    KafkaError.INCONSISTENT_GROUP_PROTOCOL: "members of the group use other strategies or protocols",
     KafkaError.INVALID_GROUP_ID: "the broker does not take this group.id",
     KafkaError.GROUP_MAX_SIZE_REACHED: "the group has as many members as the broker allows",
     KafkaError.UNSUPPORTED_VERSION: "the broker is too old for what was asked",
@@ -78,7 +78,7 @@ _NO_TOPIC = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaE
 
 
 def fault_of(error: KafkaError) -> Fault:
-    """Whatever is not known to be for good may pass: stopping a stream on a guess is worse than a counted wait."""
+    """Whatever is not known to be for good may pass: stopping on a guess is worse than a counted wait."""
     code = error.code()
     if code == KafkaError._MAX_POLL_EXCEEDED:
         return Fault.EXPELLED

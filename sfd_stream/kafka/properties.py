@@ -1,42 +1,67 @@
 """librdkafka properties: the user's pass through, the protocol's are refused with a reason.
 
-One `kafka:` section serves all clients: each takes the properties that concern it and leaves the others alone.
+One `kafka:` section serves all clients: each takes the properties that concern it and leaves the others.
 Pure functions; no secret reaches a message.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from sfd_stream.errors import SettingsError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# What the protocol owns, and why. The keys are refused whatever their value.
-_OWNED = {
-    "enable.auto.commit": "offsets are committed after the checkpoint that holds them, never by a timer",
-    "auto.commit.interval.ms": "offsets are committed after the checkpoint that holds them, never by a timer",
-    "enable.auto.offset.store": "offsets are committed after the checkpoint that holds them",
-    "auto.offset.reset": "a lost position must stop the worker, not move it; set input.start for a new partition",
-    "enable.partition.eof": "the end of a partition is seen by its position",
-    "enable.idempotence": "dead letters and snapshots must not be doubled by retries",
-    "acks": "an acknowledged message must survive a broker",
-    "request.required.acks": "an acknowledged message must survive a broker",
-    "transactional.id": "set snapshot.delivery: transactional instead",
-    "delivery.report.only.error": "every delivery report counts",
+_COMMIT: Final = "offsets are committed only after a checkpoint is durable"
+_START: Final = "a partition starts where its checkpoint says; for a new one set input.start"
+_REPORTS: Final = "a snapshot counts as published only when every replica has it"
+_CALLBACK: Final = "it takes a function or an object, which a setting can't be"
+
+OWNED: Final[Mapping[str, str]] = {
+    "enable.auto.commit": _COMMIT,
+    "auto.commit.enable": _COMMIT,
+    "auto.commit.interval.ms": _COMMIT,
+    "enable.auto.offset.store": _COMMIT,
+    "offset.store.method": _COMMIT,
+    "offset.store.path": _COMMIT,
+    "offset.store.sync.interval.ms": _COMMIT,
+    "auto.offset.reset": _START,
+    "enable.partition.eof": "the worker asks the broker for the end offsets itself",
+    "enable.idempotence": "snapshots need the idempotent producer; choose by snapshot.delivery",
+    "enable.gapless.guarantee": "the worker decides what follows a failed delivery",
+    "transactional.id": "it is made from the group and the worker; choose by snapshot.delivery",
+    "acks": _REPORTS,
+    "request.required.acks": _REPORTS,
+    "delivery.report.only.error": _REPORTS,
+    "log.queue": "librdkafka's log lines go into ours",
+    "metadata.broker.list": "say bootstrap.servers, of which it is another name",
+    "test.mock.num.brokers": "it would start a broker in every client; set bootstrap.servers instead",
+    "default_topic_conf": "topic properties stand directly under kafka",
+    "default.topic.config": "topic properties stand directly under kafka",
+    **dict.fromkeys(("logger", "opaque", "interceptors", "on_commit", "on_delivery", "msg_order_cmp"), _CALLBACK),
+    **dict.fromkeys(("ssl_key", "ssl_certificate", "ssl_ca", "ssl_engine_callback_data"), _CALLBACK),
 }
-# Callbacks of the Python client, which are not properties.
-_CALLBACKS = (
-    "error_cb",
-    "stats_cb",
-    "throttle_cb",
-    "oauth_cb",
-    "on_commit",
-    "on_delivery",
-    "logger",
-    "log_cb",
+
+CONSUMER_ONLY: Final = frozenset(
+    """
+    allow.auto.create.topics check.crcs consume.callback.max.messages coordinator.query.interval.ms
+    fetch.error.backoff.ms fetch.max.bytes fetch.message.max.bytes fetch.min.bytes fetch.queue.backoff.ms
+    fetch.wait.max.ms group.id group.instance.id group.protocol group.protocol.type group.remote.assignor
+    heartbeat.interval.ms isolation.level max.partition.fetch.bytes max.poll.interval.ms
+    partition.assignment.strategy queued.max.messages.kbytes queued.min.messages session.timeout.ms
+    """.split()  # noqa: SIM905 - a table of names reads better than 200 quoted ones
 )
+PRODUCER_ONLY: Final = frozenset(
+    """
+    batch.num.messages batch.size compression.codec compression.level compression.type delivery.timeout.ms
+    linger.ms message.send.max.retries message.timeout.ms partitioner produce.offset.report
+    queue.buffering.backpressure.threshold queue.buffering.max.kbytes queue.buffering.max.messages
+    queue.buffering.max.ms queuing.strategy request.timeout.ms retries sticky.partitioning.linger.ms
+    transaction.timeout.ms
+    """.split()  # noqa: SIM905 - a table of names reads better than 200 quoted ones
+)
+
 # KIP-848 leaves these to the broker, and librdkafka refuses them.
 _CLASSIC_ONLY = {
     "session.timeout.ms": "the group's consumer.session.timeout.ms on the broker",
@@ -44,18 +69,7 @@ _CLASSIC_ONLY = {
     "partition.assignment.strategy": "group.remote.assignor",
     "group.protocol.type": "nothing",
 }
-_CONSUMER_ONLY = (
-    "group.", "session.timeout.ms", "heartbeat.interval.ms", "max.poll.interval.ms", "enable.auto.", "auto.commit.",
-    "auto.offset.reset", "queued.", "fetch.", "max.partition.fetch.bytes", "partition.assignment.strategy",
-    "coordinator.query.interval.ms", "offset.store.", "consume.", "enable.partition.eof", "check.crcs",
-    "isolation.level", "client.rack", "allow.auto.create.topics",
-)  # fmt: skip
-_PRODUCER_ONLY = (
-    "transaction", "enable.idempotence", "enable.gapless.guarantee", "queue.buffering.", "linger.ms",
-    "message.send.max.retries", "retries", "batch.", "compression.", "sticky.partitioning.linger.ms", "delivery.",
-    "acks", "request.required.acks", "request.timeout.ms", "message.timeout.ms", "partitioner", "queuing.strategy",
-    "dr_",
-)  # fmt: skip
+_GROUP = ("group.", "session.timeout.ms", "heartbeat.interval.ms", "max.poll.interval.ms", "partition.assignment.")
 _SECRET_ENDINGS = (
     "password",
     "secret",
@@ -92,11 +106,11 @@ COOPERATIVE = "cooperative-sticky"
 
 
 def consumer_properties(user: Mapping[str, Any]) -> dict[str, Any]:
-    """What the consumer is made of. SettingsError names a property that is refused, why, and what to set instead."""
+    """What the consumer is made of. SettingsError names what is refused, why, and what to set instead."""
     _check(user)
     if not user.get("group.id"):
         raise SettingsError("kafka: group.id is not set; it names the consumer group, and the checkpoints with it")
-    properties = {**_CLIENT, **_CONSUMER_DEFAULTS, **_without(user, _PRODUCER_ONLY), **_CONSUMER}
+    properties = {**_CLIENT, **_CONSUMER_DEFAULTS, **for_consumer(user), **_CONSUMER}
     if uses_new_protocol(user):
         for key, instead in _CLASSIC_ONLY.items():
             if key in user:
@@ -106,16 +120,45 @@ def consumer_properties(user: Mapping[str, Any]) -> dict[str, Any]:
     return properties
 
 
+def tail_properties(user: Mapping[str, Any]) -> dict[str, Any]:
+    """What a reader of a whole topic is made of: it joins no group, commits nothing, sees committed records only."""
+    alone = {key: value for key, value in user.items() if not key.startswith(_GROUP)}
+    properties = consumer_properties({**alone, "group.id": "sfd-stream-reader"})
+    # A reader that fell behind what the log still has goes on at what is left: only the newest count.
+    ours = {"auto.offset.reset": "earliest", "enable.partition.eof": True, "isolation.level": "read_committed"}
+    return {**properties, **ours}
+
+
 def producer_properties(user: Mapping[str, Any]) -> dict[str, Any]:
     """What the producer is made of: idempotent, acknowledged by all in-sync replicas."""
     _check(user)
-    return {**_without(_CLIENT, _CONSUMER_ONLY), **_without(user, _CONSUMER_ONLY), **_PRODUCER}
+    return {**for_producer(_CLIENT), **for_producer(user), **_PRODUCER}
 
 
 def admin_properties(user: Mapping[str, Any]) -> dict[str, Any]:
-    """What is left when neither a consumer's nor a producer's own properties are wanted: addresses and security."""
+    """What is left without a consumer's and a producer's own properties: addresses and security."""
     _check(user)
-    return _without(_without({**_CLIENT, **user}, _CONSUMER_ONLY), _PRODUCER_ONLY)
+    return for_admin({**_CLIENT, **user})
+
+
+def owned_reason(name: str) -> str | None:
+    """Why the protocol must own this property, or None where it is the user's."""
+    return _CALLBACK if name.endswith("_cb") else OWNED.get(name)
+
+
+def for_consumer(properties: Mapping[str, Any]) -> dict[str, Any]:
+    """The properties without those that only a producer takes, at which a consumer would warn."""
+    return {name: value for name, value in properties.items() if name not in PRODUCER_ONLY}
+
+
+def for_producer(properties: Mapping[str, Any]) -> dict[str, Any]:
+    """The properties without those that only a consumer takes, at which a producer would warn."""
+    return {name: value for name, value in properties.items() if name not in CONSUMER_ONLY}
+
+
+def for_admin(properties: Mapping[str, Any]) -> dict[str, Any]:
+    """The properties that every client takes."""
+    return for_consumer(for_producer(properties))
 
 
 def uses_new_protocol(properties: Mapping[str, Any]) -> bool:
@@ -140,11 +183,6 @@ def _check(user: Mapping[str, Any]) -> None:
     if not user.get("bootstrap.servers") and not user.get("metadata.broker.list"):
         raise SettingsError("kafka: bootstrap.servers is not set; it is the address of the brokers, host:port")
     for key in user:
-        if key in _OWNED:
-            raise SettingsError(f"kafka: {key} can't be set: {_OWNED[key]}")
-        if key in _CALLBACKS:
-            raise SettingsError(f"kafka: {key} is not a librdkafka property")
-
-
-def _without(properties: Mapping[str, Any], prefixes: tuple[str, ...]) -> dict[str, Any]:
-    return {key: value for key, value in properties.items() if not key.startswith(prefixes)}
+        reason = owned_reason(key)
+        if reason is not None:
+            raise SettingsError(f"kafka: {key} can't be set: {reason}")

@@ -1,8 +1,9 @@
-"""Records, and what one poll gave of a partition. No Python object is made for a record that nobody asks about."""
+"""Records, and what one poll gave of a partition. No Record is made that nobody asks about."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from confluent_kafka import Message
@@ -102,7 +103,7 @@ def _offset(message: Message[Any, Any]) -> int:
 
 
 def split(messages: Sequence[Any], partitions: Collection[int]) -> list[PartitionBatch]:
-    """Groups what one call gave by partition, each in order, leaving out partitions that are not in `partitions`.
+    """Groups what one call gave by partition, each in order, leaving out those not in `partitions`.
 
     The loops over all messages run in C; Python is entered once for each run of one partition.
     """
@@ -126,6 +127,5 @@ def _gather(messages: Sequence[Any], numbers: Sequence[Any]) -> dict[Any, Sequen
 
 
 def _run_ends(numbers: Sequence[Any]) -> Iterable[int]:
-    changes = (index for index, (a, b) in enumerate(zip(numbers, numbers[1:], strict=False), start=1) if a != b)
-    yield from changes
+    yield from (index for index, (a, b) in enumerate(pairwise(numbers), start=1) if a != b)
     yield len(numbers)

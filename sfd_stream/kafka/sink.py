@@ -1,7 +1,11 @@
-"""Messages out: idempotent, acknowledged by all in-sync replicas, each with a ticket that says what became of it.
+"""Messages out: idempotent, acknowledged by all in-sync replicas, each with a ticket that says what became
+of it.
 
-Nothing blocks but `flush`. A ticket is filled by the delivery report, which `poll` and `flush` bring; in the order of
-`publish` per partition, none doubled by retries. One thread owns it.
+Nothing blocks but `flush`. A ticket is filled by the delivery report, which `poll` and `flush` bring;
+in the order of
+`publish` per partition, none doubled by the client's retries. Messages are not batched: they are few,
+and judged one by one. One
+thread owns it.
 """
 
 from __future__ import annotations
@@ -19,21 +23,25 @@ from sfd_stream.kafka.properties import admin_properties, producer_properties, r
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from sfd_stream.kafka.records import Headers
-
 TOO_LARGE = "too large"
+# The broker took it for a duplicate. On a partition without history (a new topic) it says so too of a
+# first message
+# that it had refused while a later one got through: reported as a success, yet in no log. So: send it again.
+UNCONFIRMED = "unconfirmed"
 _TOO_LARGE = {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE, KafkaError.INVALID_MSG_SIZE}
 
 
 class Ticket:
-    """What became of one message: not `done` yet, or delivered at (partition, offset), or failed with `error`."""
+    """What became of one message: not `done` yet, or delivered at (partition, offset), or failed with
+    `error`.
+    """
 
     __slots__ = ("error", "offset", "partition")
 
     def __init__(self) -> None:
         self.partition: int | None = None
         self.offset: int | None = None
-        self.error: str | None = None  # TOO_LARGE, or the client's name for it and its words
+        self.error: str | None = None  # TOO_LARGE, UNCONFIRMED, or the client's name and words
 
     @property
     def done(self) -> bool:
@@ -57,8 +65,11 @@ class Sink:
         self._properties = producer_properties(properties)
         self._failure: BrokerRefusedError | None = None
         callbacks = {"error_cb": self._on_error, **hooks.as_properties(properties)}
+        # A batch is refused as a whole: beside one message too large, small ones would be called too
+        # large with it.
+        alone = {"batch.num.messages": 1}
         try:
-            self._producer = Producer({**self._properties, **callbacks})
+            self._producer = Producer({**self._properties, **alone, **callbacks})
         except KafkaException as exception:
             refuse_settings(exception, self._properties)
 
@@ -102,7 +113,10 @@ class Sink:
         """Waits until every ticket is done; says whether all are in time."""
         try:
             left = self._producer.flush(timeout_s)
-        except (KafkaException, SystemError) as exception:  # a fenced producer raises SystemError with the cause in it
+        except (
+            KafkaException,
+            SystemError,
+        ) as exception:  # a fenced producer raises SystemError with the cause in it
             cause = exception if isinstance(exception, KafkaException) else exception.__cause__
             if not isinstance(cause, KafkaException):
                 raise
@@ -111,7 +125,9 @@ class Sink:
         return left == 0
 
     def close(self, timeout_s: float) -> bool:
-        """Flushes, then drops what did not get through: those tickets fail. Says whether all were delivered."""
+        """Flushes, then drops what did not get through: those tickets fail. Says whether all were
+        delivered.
+        """
         done = self._producer.flush(timeout_s) == 0
         if not done:
             self._producer.purge()
@@ -120,7 +136,8 @@ class Sink:
 
     def ensure_topic(self, name: str, *, partitions: int, config: Mapping[str, str], timeout_s: float) -> bool:
         """Creates the topic if it is not there; says whether it did. Refusal says exactly what to create."""
-        admin = AdminClient({**admin_properties(self._user), "logger": self._hooks.logger})
+        properties = admin_properties(self._user)
+        admin = AdminClient({**properties, **self._hooks.as_properties(properties)})
         wanted = f"topic {name} with {partitions} partitions and " + ", ".join(f"{k}={v}" for k, v in config.items())
         try:
             known = admin.list_topics(name, timeout=timeout_s).topics.get(name)
@@ -138,10 +155,12 @@ class Sink:
         return True
 
     def _on_delivery(self, ticket: Ticket, error: KafkaError | None, message: Message[Any, Any]) -> None:
-        if error is None:
-            ticket.partition, ticket.offset = message.partition(), message.offset()
-        else:
+        if error is not None:
             self._fill(ticket, error)
+        elif message.offset() is None:
+            ticket.error = UNCONFIRMED
+        else:
+            ticket.partition, ticket.offset = message.partition(), message.offset()
 
     def _fill(self, ticket: Ticket, error: KafkaError) -> None:
         if error.code() in _TOO_LARGE:
@@ -160,6 +179,3 @@ class Sink:
     def _raise_failure(self) -> None:
         if self._failure is not None:
             raise self._failure
-
-
-__all__ = ["TOO_LARGE", "Headers", "Sink", "Ticket"]

@@ -1,9 +1,12 @@
-"""Records of one topic, for one member of a consumer group. One thread owns it, and every call is that thread's.
+"""Records of one topic, for one member of a consumer group. One thread owns it, and every call is that
+thread's.
 
 What holds:
-- A record is handed out only while its partition is assigned, from the offset that the listener gave, in order.
+- A record is handed out only while its partition is assigned, from the offset that the listener gave,
+in order.
   Records that a poll had gathered before a partition was revoked in that same poll are dropped.
-- An exception in the listener leaves `poll` as it is, and the source takes no further part: nothing is read at an
+- An exception in the listener leaves `poll` as it is, and the source takes no further part: nothing is
+read at an
   offset that nobody chose (the client itself would go on at its default).
 - Commits never block and never raise: their results are values, and one for a partition not held is not sent.
 - A broker that is away is waited for; one that refuses for good raises BrokerRefusedError.
@@ -16,28 +19,29 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from sfd_stream.errors import BrokerRefusedError, RefusedStateError
-from sfd_stream.kafka.cluster import Cluster
-from sfd_stream.kafka.faults import Fault, Hooks, address, error_of, fault_of, refusal, refuse_settings
-from sfd_stream.kafka.properties import admin_properties, assigns_incrementally, consumer_properties, redacted
+from sfd_stream.errors import RefusedStateError
+from sfd_stream.kafka.cluster import Cluster, ask
+from sfd_stream.kafka.commits import CommitResult, Commits, Committed
+from sfd_stream.kafka.faults import Fault, Hooks, error_of, fault_of, refuse_settings
+from sfd_stream.kafka.presence import Presence
+from sfd_stream.kafka.properties import admin_properties, assigns_incrementally, consumer_properties
 from sfd_stream.kafka.records import PartitionBatch, Start, split
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-
-_PROBE_S = 1.0  # between questions to a broker that was away, each of which may take up to _PROBE_TIMEOUT_S
-_PROBE_TIMEOUT_S = 0.2
 
 
 class RebalanceListener(Protocol):
     """Called from `poll` and `close`, in the thread that owns the source. What it raises ends the source."""
 
     def on_assign(self, partitions: Collection[int]) -> Mapping[int, Start | None]:
-        """Where each begins; None holds it unread until `Source.begin`. May be called with no partition at all."""
+        """Where each begins; None holds it unread until `Source.begin`. May be called with no
+        partition at all.
+        """
         ...
 
     def on_revoke(self, partitions: Collection[int]) -> None:
@@ -47,20 +51,6 @@ class RebalanceListener(Protocol):
     def on_lost(self, partitions: Collection[int]) -> None:
         """Already another's: write nothing."""
         ...
-
-
-class CommitResult(NamedTuple):
-    """`error` is None or the broker's name for it, such as UNKNOWN_MEMBER_ID or ILLEGAL_GENERATION."""
-
-    partition: int
-    offset: int
-    error: str | None
-
-
-class Committed(NamedTuple):
-    offset: int
-    metadata: str
-    leader_epoch: int | None
 
 
 class Source:
@@ -78,12 +68,9 @@ class Source:
     ) -> None:
         hooks = hooks or Hooks()
         self.topic = topic
-        self.passing_errors = 0
-        self.last_committed: dict[int, int] = {}
         self._listener = listener
         self._logger = hooks.logger
         self._clock = clock
-        self._unknown_topic_s = unknown_topic_s
         self._properties = consumer_properties(properties)
         self._incremental = assigns_incrementally(self._properties)
         self._held: set[int] = set()  # assigned, without a position yet
@@ -93,12 +80,7 @@ class Source:
         self._assigned_before: frozenset[int] = frozenset()
         self._torn: set[int] = set()
         self._failure: BaseException | None = None
-        self._away_since: float | None = None
-        self._away_words = ""
-        self._unknown_since: float | None = None
-        self._probed_at = clock()
-        self._commits: list[CommitResult] = []
-        self._commits_pending = 0
+        self._commits = Commits()
         self._closing = False
         self._closed = False
         callbacks = {"error_cb": self._on_error, "on_commit": self._on_commit}
@@ -107,10 +89,12 @@ class Source:
         except KafkaException as exception:
             refuse_settings(exception, self._properties)
         self._cluster = Cluster(admin_properties(properties), topic, hooks)
+        self._presence = Presence(self._cluster, topic, self._properties, clock, unknown_topic_s)
         self._subscribe()
 
     def __repr__(self) -> str:
-        return f"Source({self.topic!r}, group {self._properties['group.id']!r}, partitions {sorted(self.assigned)})"
+        group = self._properties["group.id"]
+        return f"Source({self.topic!r}, group {group!r}, partitions {sorted(self.assigned)})"
 
     # Reading
 
@@ -125,9 +109,10 @@ class Source:
             self._see([message for message in messages if message.error() is not None])
             messages = [message for message in messages if message.error() is None]
         if messages:
-            self._away_since = None
+            self._presence.answered()
         else:
-            self._probe()
+            self._fail(self._presence.probe())
+            self._raise_failure()
         readable = self._positions.keys() - self._torn
         self._mend()
         return [self._advance(batch) for batch in split(messages, readable)]
@@ -138,7 +123,9 @@ class Source:
         return batch
 
     def _mend(self) -> None:
-        """Lets partitions that left and came back within one poll be read, now that their old records are dropped."""
+        """Lets partitions that left and came back within one poll be read, now that their old records
+        are dropped.
+        """
         torn = self._torn & self._positions.keys() - self._paused
         self._torn.clear()
         if torn:
@@ -179,7 +166,9 @@ class Source:
         )
 
     def rejoin(self) -> None:
-        """Leaves the group and joins it again: what a fenced owner does. The partitions are revoked at the next poll."""
+        """Leaves the group and joins it again: what a fenced owner does. The partitions are revoked at
+        the next poll.
+        """
         self._raise_failure()
         self._consumer.unsubscribe()
         self._subscribe()
@@ -207,7 +196,7 @@ class Source:
 
     def _take(self, starts: Mapping[int, Start | None]) -> None:
         begun = {p: start for p, start in starts.items() if start is not None}
-        self._unknown_since = None
+        self._presence.answered()
         self._held |= starts.keys() - begun.keys()
         self._positions.update({p: start.offset for p, start in begun.items()})
         # Even with nothing: a callback that assigns nothing gets everything, at default offsets.
@@ -239,11 +228,13 @@ class Source:
 
     @contextlib.contextmanager
     def _guarded(self) -> Iterator[None]:
-        """Keeps an exception for `poll` to raise: raised into the client, it would be followed by default offsets."""
+        """Keeps an exception for `poll` to raise: raised into the client, it would be followed by
+        default offsets.
+        """
         try:
             yield
         except BaseException as failure:  # noqa: BLE001 - whatever it is, poll raises it
-            self._failure = self._failure or failure
+            self._fail(failure)
 
     def _drop(self, partitions: set[int]) -> set[int]:
         """Forgets partitions; says which of them the client was reading."""
@@ -253,7 +244,7 @@ class Source:
         self._paused -= partitions
         for partition in partitions:
             self._positions.pop(partition, None)
-            self.last_committed.pop(partition, None)
+            self._commits.last.pop(partition, None)
         return read
 
     def _assign_all(self, begun: Mapping[int, Start]) -> None:
@@ -264,33 +255,33 @@ class Source:
     # Commits
 
     def commit(self, offsets: Mapping[int, int], metadata: str = "") -> None:
-        """Tells the broker, without waiting. Within on_revoke it is sent before the partitions are given up."""
-        for partition in offsets.keys() - self.assigned:
-            self._commits.append(CommitResult(partition, offsets[partition], "not assigned"))
-        held = [TopicPartition(self.topic, p, offsets[p], metadata) for p in sorted(offsets.keys() & self.assigned)]
-        if not held:
+        """Tells the broker, without waiting. Within on_revoke it is sent before the partitions are
+        given up.
+        """
+        for partition in sorted(offsets.keys() - self.assigned):
+            self._commits.refuse(partition, offsets[partition])
+        owned = sorted(offsets.keys() & self.assigned)
+        if not owned:
             return
+        where = [TopicPartition(self.topic, p, offsets[p], metadata) for p in owned]
         try:
-            self._consumer.commit(offsets=held, asynchronous=True)
-            self._commits_pending += 1
+            self._consumer.commit(offsets=where, asynchronous=True)
+            self._commits.pending += 1
         except KafkaException as exception:
-            self._finish_commit(error_of(exception), held)
+            self._commits.finish(error_of(exception), where, self.assigned)
 
     def commit_results(self) -> list[CommitResult]:
         """Those that came in since the last call, in order; polling brings them."""
-        results, self._commits = self._commits, []
-        return results
+        return self._commits.take()
+
+    @property
+    def last_committed(self) -> Mapping[int, int]:
+        """By partition: the last offset that the broker acknowledged since the partition was assigned."""
+        return self._commits.last
 
     def _on_commit(self, error: KafkaError | None, offsets: list[TopicPartition]) -> None:
-        self._commits_pending -= 1
-        self._finish_commit(error, offsets)
-
-    def _finish_commit(self, error: KafkaError | None, offsets: Iterable[TopicPartition]) -> None:
-        for tp in offsets:
-            found = tp.error or error
-            self._commits.append(CommitResult(tp.partition, tp.offset, found.name() if found else None))
-            if found is None and tp.partition in self.assigned:
-                self.last_committed[tp.partition] = tp.offset
+        self._commits.pending -= 1
+        self._commits.finish(error, offsets, self.assigned)
 
     # Questions
 
@@ -298,7 +289,7 @@ class Source:
         """What the group has committed; None where nothing is."""
         where = self._where(partitions)
         found = self._ask(lambda left_s: self._consumer.committed(where, left_s), timeout_s)
-        return {tp.partition: _committed(tp) for tp in found}
+        return {tp.partition: Committed.of(tp) for tp in found}
 
     def watermarks(self, partition: int, timeout_s: float) -> tuple[int, int]:
         """The first offset in the log and the one after the last, asked of the leader."""
@@ -311,10 +302,28 @@ class Source:
         return {p: self.watermarks(p, max(deadline - self._clock(), 0.1))[1] for p in sorted(partitions)}
 
     def position(self, partition: int) -> int:
-        """Where reading stands. It passes control records, which are never handed out: the end is reached by this."""
+        """Where reading stands. It passes control records, which are never handed out: the end is
+        reached by this.
+        """
         (found,) = self._consumer.position(self._where([partition]))
         handed_out = self._positions[partition]
         return handed_out if found.offset == OFFSET_INVALID else max(found.offset, handed_out)
+
+    @property
+    def positions(self) -> dict[int, int]:
+        """Where reading stands in each partition that is read."""
+        return dict(self._positions)
+
+    def known_lag(self) -> int | None:
+        """Records between the positions and the ends that the last fetches told; None where none has told yet."""
+        lag = 0
+        for partition, position in self._positions.items():
+            (where,) = self._where([partition])
+            _, end = self._consumer.get_watermark_offsets(where, cached=True)
+            if end < 0:
+                return None
+            lag += max(end - position, 0)
+        return lag
 
     def partition_count(self, timeout_s: float) -> int:
         return self._cluster.partition_count(timeout_s)
@@ -332,39 +341,29 @@ class Source:
     @property
     def away_s(self) -> float | None:
         """For how long no broker has answered; None if one does."""
-        return None if self._away_since is None else self._clock() - self._away_since
+        return self._presence.away_s
 
     @property
     def away_words(self) -> str:
         """What the client last said about it."""
-        return self._away_words
+        return self._presence.words
+
+    @property
+    def passing_errors(self) -> int:
+        return self._presence.passing_errors
 
     def _ask(self, question: Callable[[float], Any], timeout_s: float) -> Any:
-        """Asks until answered: passing faults are tried again until the time is up."""
-        deadline = self._clock() + timeout_s
-        while True:
-            try:
-                return question(max(deadline - self._clock(), 0.05))
-            except KafkaException as exception:
-                error = error_of(exception)
-                if fault_of(error) is Fault.REFUSED:
-                    raise refusal(error, self._properties) from None
-                if self._clock() >= deadline:
-                    words = f"{address(self._properties)} did not answer within {timeout_s:g} s ({error.name()})"
-                    raise TimeoutError(words) from None
-            time.sleep(0.05)
+        return ask(question, timeout_s, self._properties)
 
     # Faults
 
     def _on_error(self, error: KafkaError) -> None:
         """The client's own news, outside any record. Never raises: it is called from inside the client."""
-        if fault_of(error) is Fault.REFUSED:
-            self._failure = self._failure or refusal(error, self._properties)
-            return
-        self.passing_errors += 1
-        self._away_words = f"{error.name()}: {redacted(error.str(), self._properties)}"
-        if error.code() == KafkaError._ALL_BROKERS_DOWN and self._away_since is None:
-            self._away_since = self._clock()
+        self._fail(self._presence.note(error))
+
+    def _fail(self, failure: BaseException | None) -> None:
+        """The first failure is the one that is told."""
+        self._failure = self._failure or failure
 
     def _see(self, events: Iterable[Message[Any, Any]]) -> None:
         for event in events:
@@ -372,9 +371,7 @@ class Source:
             assert error is not None
             fault = fault_of(error)
             if fault is Fault.OUTSIDE_LOG:
-                self._failure = self._failure or self._outside_log(event.partition(), error)
-            elif fault is Fault.UNKNOWN_TOPIC:
-                self._unknown_since = self._unknown_since or self._clock()
+                self._fail(self._outside_log(event.partition(), error))
             elif fault is Fault.EXPELLED:
                 self._expel()
             else:
@@ -383,16 +380,18 @@ class Source:
 
     def _outside_log(self, partition: int | None, error: KafkaError) -> RefusedStateError:
         place = f"{self.topic}/{partition}"
+        offset = self._positions.get(partition or 0)
         return RefusedStateError(
-            f"offset {self._positions.get(partition or 0)} of {place} is not in the log ({error.str()}): retention,"
-            " truncation or a new topic took rows that were not read; go on without them by"
+            f"offset {offset} of {place} is not in the log ({error.str()}): retention, truncation or a"
+            " new topic took rows that were not read; go on without them by"
             f' "sfd-stream checkpoint reset {place} --to earliest --keep-sketch"'
         )
 
     def _expel(self) -> None:
         """Polled too late: the partitions are another's by now, whether or not the client says so later.
 
-        By the time that this news is read the client may have told of the loss, and even have been assigned anew.
+        By the time that this news is read the client may have told of the loss, and even have been
+        assigned anew.
         """
         lost = set(self._assigned_before - self._left_in_this_poll)
         self._logger.warning("polled too late: the partitions of %s are lost", self.topic)
@@ -400,26 +399,6 @@ class Source:
             with self._guarded():
                 self._listener.on_lost(sorted(lost))
         self._drop(lost)
-
-    def _probe(self) -> None:
-        """An idle topic gives no sign that a broker is back, or that the topic is: asks, once in a while."""
-        if self._away_since is None and self._unknown_since is None:
-            return
-        now = self._clock()
-        if now - self._probed_at < _PROBE_S:
-            return
-        self._probed_at = now
-        try:
-            exists = self._cluster.topic_exists(_PROBE_TIMEOUT_S)
-        except TimeoutError:
-            return
-        self._away_since = None
-        if exists:
-            self._unknown_since = None
-        elif self._unknown_since is not None and now - self._unknown_since >= self._unknown_topic_s:
-            where = f"at {address(self._properties)} for {now - self._unknown_since:.0f} s"
-            self._failure = BrokerRefusedError(f"topic {self.topic} is not there {where}: create it, or name another")
-            self._raise_failure()
 
     def _raise_failure(self) -> None:
         assert not self._closed, "the source is closed"
@@ -429,7 +408,8 @@ class Source:
     # The end
 
     def close(self, timeout_s: float) -> bool:
-        """Gives up its partitions (on_revoke is called), waits for commits, leaves the group; says if in time.
+        """Gives up its partitions (on_revoke is called), waits for commits, leaves the group; says if in
+        time.
 
         Raises what on_revoke raised. A client that hangs in its own close is left to a thread that does not keep the
         process alive.
@@ -440,7 +420,7 @@ class Source:
         before, self._closing = self._failure, True
         with self._guarded():
             self._consumer.unsubscribe()
-        while (self.assigned or self._commits_pending) and self._clock() < deadline and self._failure is None:
+        while (self.assigned or self._commits.pending) and self._clock() < deadline and self._failure is None:
             self._consumer.consume(1, 0.05)
         self._closed = True
         closing = threading.Thread(target=self._consumer.close, name="kafka-close", daemon=True)
@@ -451,14 +431,10 @@ class Source:
         return not closing.is_alive()
 
     def _start(self, partition: int, start: Start) -> TopicPartition:
-        epoch = {} if start.leader_epoch is None else {"leader_epoch": start.leader_epoch}
-        return TopicPartition(self.topic, partition, start.offset, **epoch)
+        where = TopicPartition(self.topic, partition, start.offset)
+        if start.leader_epoch is not None:
+            where = TopicPartition(self.topic, partition, start.offset, leader_epoch=start.leader_epoch)
+        return where
 
     def _where(self, partitions: Iterable[int]) -> list[TopicPartition]:
         return [TopicPartition(self.topic, partition) for partition in sorted(partitions)]
-
-
-def _committed(tp: TopicPartition) -> Committed | None:
-    if tp.offset < 0:
-        return None
-    return Committed(tp.offset, tp.metadata or "", tp.leader_epoch)

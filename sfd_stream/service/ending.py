@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from sfd_stream.kafka.source import Committed
+from sfd_stream.kafka.commits import Committed
 from sfd_stream.service.rebalance import Tenures
 from sfd_stream.service.tenure import Tenure
 

@@ -7,7 +7,7 @@ messages ──► Filler.send ──► librdkafka's queue ──► broker
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from dataclasses import asdict, dataclass, fields
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -68,7 +68,7 @@ class Filler:
         rate: float | None = None,
         clock: Callable[[], float],
     ) -> None:
-        self.confirmed: dict[int, Counts] = defaultdict(Counts)
+        self.confirmed = {number: Counts() for number in range(partitions)}
         self._producer = producer
         self._topic = topic
         self._partitions = partitions
@@ -113,15 +113,17 @@ class Filler:
                 self._producer.poll(_POLL_S)
                 self._refuse_failures()
             except KafkaException as error:
-                raise BrokerRefusedError(f"message {number} can't be sent: {error.args[0].str()}") from error
+                raise BrokerRefusedError(f"message {number} can't be sent: {_reason(error.args[0])}") from error
             else:
                 return
 
     def _reported(self, counts: Counts, error: KafkaError | None, record: Message) -> None:
-        if error is None:
+        if error is None and record.offset() is None:
+            self._failures["confirmed without an offset, so it may not be in the log"] += 1
+        elif error is None:
             self.confirmed[int(record.partition() or 0)].add(counts)
         else:
-            self._failures[error.str()] += 1
+            self._failures[_reason(error)] += 1
 
     def _refuse_failures(self) -> None:
         if self._failures:
@@ -131,3 +133,10 @@ class Filler:
                 f"{times} messages to {self._topic} were not delivered: {reason}; {sent} were. The topic"
                 " holds a part only: mend the cause, then fill a new topic"
             )
+
+
+def _reason(error: KafkaError) -> str:
+    """What the broker or librdkafka says, with a remedy where the usual one is known."""
+    if error.code() in (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE):
+        return f"{error.str()} (send fewer rows in a message, or raise kafka.message.max.bytes and the topic's)"
+    return error.str()

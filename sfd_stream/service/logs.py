@@ -42,8 +42,8 @@ class FloodLimit:
     """Lets `most` lines of the same event pass in `interval_s`, and counts the others.
 
     The count is told by the first such line of a later interval (`held_back=...`), or by `drain`. The same
-    event means the same level and text; what is bound or formatted into it does not matter. Debug lines are not
-    limited: who asks for them wants them all.
+    event means the same level and text; what is bound or formatted into it does not matter. Debug lines are
+    not limited: who asks for them wants them all.
     """
 
     def __init__(self, *, most: int, interval_s: float, clock: Callable[[], float]) -> None:
@@ -84,6 +84,18 @@ class FloodLimit:
         self._seen[key] = _Seen(self._clock(), passed=1)
         if before is not None and before.held_back:
             event["held_back"] = before.held_back
+        return event
+
+
+class _Labels:
+    """What every line of this process is about, whichever thread and library it comes from."""
+
+    def __init__(self, labels: Mapping[str, Any]) -> None:
+        self._labels = dict(labels)
+
+    def __call__(self, _logger: Any, _method: str, event: EventDict) -> EventDict:
+        for name, value in self._labels.items():
+            event.setdefault(name, value)
         return event
 
 
@@ -130,14 +142,15 @@ def configure(
     level: Level = "info",
     form: Format = "auto",
     secrets: frozenset[str] = frozenset(),
+    labels: Mapping[str, Any] | None = None,
     stream: TextIO | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Logs:
-    """Set up all logging of this process; `secrets` are `Settings.secret_values()`."""
-    stream = sys.stderr if stream is None else stream
-    as_text = form == "text" or (form == "auto" and stream.isatty())
+    """Set up all logging of this process; `secrets` are `Settings.secret_values()`, `labels` go with every line."""
+    terminal = (stream or sys.stderr).isatty()
+    as_text = form == "text" or (form == "auto" and terminal)
     flood = FloodLimit(most=FLOOD_EVENTS, interval_s=FLOOD_INTERVAL_S, clock=clock)
-    shared = _shared_processors(flood)
+    shared = [_Labels(labels or {}).__call__, *_shared_processors(flood)]
     structlog.configure(
         processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[level]),
@@ -149,7 +162,7 @@ def configure(
         processors=[
             structlog.stdlib.ProcessorFormatter.remove_processors_meta,
             Redaction(secrets),
-            _text_renderer(stream) if as_text else structlog.processors.JSONRenderer(default=str),
+            _text_renderer(colors=terminal) if as_text else structlog.processors.JSONRenderer(default=str),
         ],
     )
     _take_over_logging(_Handler(stream, formatter), _LEVELS[level])
@@ -161,17 +174,20 @@ def get_logger(**context: Any) -> structlog.typing.FilteringBoundLogger:
     return cast("structlog.typing.FilteringBoundLogger", structlog.get_logger("sfd_stream", **context))
 
 
-class _Handler(logging.StreamHandler[TextIO]):
+class _Handler(logging.Handler):
     """Writes lines, but for those of other libraries that the flood limit drops."""
 
-    def __init__(self, stream: TextIO, formatter: logging.Formatter) -> None:
-        super().__init__(stream)
+    def __init__(self, stream: TextIO | None, formatter: logging.Formatter) -> None:
+        super().__init__()
+        self._stream = stream
         self.setFormatter(formatter)
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            self.stream.write(self.format(record) + self.terminator)
-            self.flush()
+            # Standard error is looked up for each line: it may have been redirected since.
+            stream = self._stream or sys.stderr
+            stream.write(self.format(record) + "\n")
+            stream.flush()
         except structlog.DropEvent:
             return
         except Exception:  # noqa: BLE001 - logging must not end the program; logging's own rule
@@ -189,10 +205,10 @@ def _shared_processors(flood: FloodLimit) -> list[structlog.typing.Processor]:
     ]
 
 
-def _text_renderer(stream: TextIO) -> structlog.typing.Processor:
+def _text_renderer(*, colors: bool) -> structlog.typing.Processor:
     # The default shows local variables in tracebacks, and so secrets.
     return structlog.dev.ConsoleRenderer(
-        colors=stream.isatty(), exception_formatter=structlog.dev.plain_traceback, timestamp_key="time"
+        colors=colors, exception_formatter=structlog.dev.plain_traceback, timestamp_key="time"
     )
 
 

@@ -19,25 +19,32 @@ _RETRY_S: Final = 0.2
 
 def ensure_topic(admin: Any, topic: str, partitions: int | None, *, sleep: Callable[[float], None]) -> int:
     """The topic's number of partitions; an absent one is made with `partitions`, or the broker's default."""
-    found = _partitions_of(admin, topic)
+    cluster = _listed(admin)
+    found = _partitions_of(cluster, topic)
     if found is None:
-        _create(admin, topic, partitions)
+        # The built-in broker has no controller to make topics: it makes them by itself when asked for one.
+        if cluster.controller_id in cluster.brokers:
+            _create(admin, topic, partitions)
         found = _await_partitions(admin, topic, sleep)
     if partitions is not None and found != partitions:
         raise SettingsError(f"topic {topic} has {found} partitions, not {partitions}; leave out --partitions")
     return found
 
 
-def _partitions_of(admin: Any, topic: str, *, ask_for_it: bool = False) -> int | None:
-    """None while it is not there or lacks a leader. Listing all topics makes none; asking for one may."""
+def _listed(admin: Any, topic: str | None = None) -> Any:
+    """The cluster's metadata. Listing all topics makes none; asking for one by name may make it."""
     try:
-        listed = admin.list_topics(topic, timeout=_TIMEOUT_S) if ask_for_it else admin.list_topics(timeout=_TIMEOUT_S)
+        return admin.list_topics(timeout=_TIMEOUT_S) if topic is None else admin.list_topics(topic, _TIMEOUT_S)
     except KafkaException as error:
         raise BrokerRefusedError(
             f"no broker answers within {_TIMEOUT_S:.0f} s ({error.args[0].str()}); check"
             " kafka.bootstrap.servers, security.protocol and the login"
         ) from error
-    metadata = listed.topics.get(topic)
+
+
+def _partitions_of(cluster: Any, topic: str) -> int | None:
+    """None while the topic is not there or a partition of it has no leader."""
+    metadata = cluster.topics.get(topic)
     if metadata is None or metadata.error is not None or not metadata.partitions:
         return None
     has_leaders = all(partition.leader >= 0 for partition in metadata.partitions.values())
@@ -52,8 +59,6 @@ def _create(admin: Any, topic: str, partitions: int | None) -> None:
         cause = error.args[0]
         if cause.code() == KafkaError.TOPIC_ALREADY_EXISTS:
             return  # somebody was quicker
-        if cause.code() == KafkaError._UNSUPPORTED_FEATURE:  # noqa: SLF001 - librdkafka's own codes start so
-            return  # the built-in broker makes topics by itself when asked for one
         raise BrokerRefusedError(
             f"topic {topic} is not there and can't be made ({cause.str()}); create it, for example with"
             f" kafka-topics.sh --create --topic {topic} --partitions {partitions or 4}"
@@ -62,7 +67,7 @@ def _create(admin: Any, topic: str, partitions: int | None) -> None:
 
 def _await_partitions(admin: Any, topic: str, sleep: Callable[[float], None]) -> int:
     for _ in range(int(_TIMEOUT_S / _RETRY_S)):
-        found = _partitions_of(admin, topic, ask_for_it=True)
+        found = _partitions_of(_listed(admin, topic), topic)
         if found is not None:
             return found
         sleep(_RETRY_S)

@@ -74,6 +74,7 @@ class Worker:
         self.gauge = gauge
         self.log = log
         self.progress = Progress()
+        self.on_turn: Callable[[], None] = lambda: None
         self.tenures = Tenures(self)
         self.source: Source  # set by `run`: the source needs its listener first
         self.letters: DeadLetters | None = None
@@ -121,6 +122,7 @@ class Worker:
         away_s = self.source.away_s
         if away_s is not None and away_s > self.plan.give_up_s:
             raise BrokerRefusedError(f"no broker has answered for {away_s:.0f} s ({self.source.away_words})")
+        self.on_turn()
 
     def _begin(self) -> None:
         self._cluster_id = self._patiently(self.source.cluster_id)

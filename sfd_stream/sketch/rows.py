@@ -1,4 +1,4 @@
-"""Rows as checked CSR arrays. Whatever passes through here is finite, in range, sorted and without duplicates."""
+"""Rows as checked CSR arrays. What passes through here is finite, in range, sorted and without duplicates."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ VALUE_MAX = 1e150
 class RowBlock:
     """An immutable batch of sparse rows.
 
-    `indptr` has `rows + 1` entries; the columns of row r are `indices[indptr[r]:indptr[r + 1]]`, strictly increasing,
-    with non-zero finite `values`. Use `from_csr` or `from_arrays` to check; the constructor trusts.
+    `indptr` has `rows + 1` entries; the columns of row r are `indices[indptr[r]:indptr[r + 1]]`, strictly
+    increasing, with non-zero finite `values`. Use `from_csr` or `from_arrays` to check; the constructor
+    trusts.
     """
 
     indptr: Int
@@ -35,10 +36,11 @@ class RowBlock:
 
     @classmethod
     def from_arrays(cls, indptr: npt.ArrayLike, indices: npt.ArrayLike, values: npt.ArrayLike, d: int) -> RowBlock:
-        """Any CSR arrays, checked and made canonical; a `ValueError` names the first row that cannot be taken.
+        """Any CSR arrays, checked and made canonical; a `ValueError` names the first row that can't be taken.
 
-        Duplicate columns of a row add up in the order given, zeros are dropped. The arrays are copied, so what the
-        caller does to them later changes nothing here. Linear in the non-zeros when rows come sorted.
+        Duplicate columns of a row add up in the order given, zeros are dropped. The arrays are copied, so
+        what the caller does to them later changes nothing here. Linear in the non-zeros when rows come
+        sorted.
         """
         if not 1 <= d <= D_MAX:
             raise ValueError(f"d must be in [1, {D_MAX}], not {d}")
@@ -99,9 +101,10 @@ def _plain(csr: Any) -> bool:
 
 
 def canonical(indptr: Int, indices: Index, values: Float, d: int) -> RowBlock:
-    """Rows that are in range and finite, as a block: columns sorted, duplicates summed in order, zeros dropped.
+    """Rows in range and finite, as a block: columns sorted, duplicates summed in order, zeros dropped.
 
-    Trusts its arguments and may share their memory. A sum of duplicates may exceed `VALUE_MAX`: the caller looks.
+    Trusts its arguments and may share their memory. A sum of duplicates may exceed `VALUE_MAX`: the caller
+    looks.
     """
     if not _rising(indptr, indices):
         indptr, indices, values = _sorted_and_summed(indptr, indices, values, d)
@@ -118,19 +121,29 @@ def row_of_entry(indptr: Int) -> Int:
 def _rising(indptr: Int, indices: Index) -> bool:
     rises = indices[1:] > indices[:-1]
     inner = indptr[1:-1]
-    rises[inner[(inner > 0) & (inner < len(indices))] - 1] = True  # from one row to the next anything may follow
+    # From one row to the next anything may follow.
+    rises[inner[(inner > 0) & (inner < len(indices))] - 1] = True
     return bool(rises.all())
 
 
 def _sorted_and_summed(indptr: Int, indices: Index, values: Float, d: int) -> tuple[Int, Index, Float]:
     key = row_of_entry(indptr) * d + indices  # rows < 2^32 and d <= 2^31, so int64 holds it
-    order = np.argsort(key, kind="stable")  # stable: duplicates stay in the order given
+    order = _stable_order(key, (len(indptr) - 1) * d)
     key = key[order]
     first = np.ones(len(key), dtype=bool)
     np.not_equal(key[1:], key[:-1], out=first[1:])
     # bincount adds one after the other; reduceat adds pairwise, in an order that depends on the length.
-    sums = np.bincount(np.cumsum(first) - 1, weights=values[order])
-    return _pointers(indptr, first), indices[order][first], np.asarray(sums, np.float64)
+    sums = np.bincount(np.cumsum(first) - 1, weights=values[order]).astype(np.float64, copy=False)
+    return _pointers(indptr, first), indices[order][first], sums
+
+
+def _stable_order(key: Int, end: int) -> Int:
+    """The order that sorts keys below `end`, equal ones left as they come."""
+    bits = len(key).bit_length()
+    if end.bit_length() + bits > 63:
+        return np.argsort(key, kind="stable")
+    # Sorting (key, place) as one number is twice as fast as sorting places by key.
+    return np.sort(key << bits | np.arange(len(key))) & ((1 << bits) - 1)
 
 
 def _without_zeros(indptr: Int, indices: Index, values: Float) -> tuple[Int, Index, Float]:

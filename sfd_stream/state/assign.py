@@ -15,12 +15,12 @@ from sfd_stream.state import parameters
 from sfd_stream.state.manifest import Binding, Kind, Manifest, StateId
 from sfd_stream.state.protocol import (
     Created,
-    bad_blob,
     check_binding,
     create,
     load_blobs,
     newest_number,
     read_manifest,
+    unusable,
 )
 from sfd_stream.state.steps import AskCommitted, AskLog, AskOutputEpoch, LogFacts, Refused, Steps
 
@@ -87,12 +87,15 @@ def assign(wish: Wish[S]) -> Steps[Claimed[S] | Refused]:
         claim = found.manifest if number is None else claim_of(found.manifest, wish)
         outcome = yield from create(wish.prefix, claim)
         if isinstance(outcome, Created):
-            return Claimed(claim, found.state, found.changes, found.unpublished)
+            return Claimed(outcome.manifest, found.state, found.changes, found.unpublished)
         number = yield from newest_number(wish.prefix)  # lost: begin again, keeping nothing of the first read
 
 
 def claim_of(manifest: Manifest, wish: Wish[S]) -> Manifest:
-    """Epoch + 1, all else copied: the state keeps the id of the manifest that made it [N]."""
+    """Epoch + 1, all else copied: the state keeps the id of the manifest that made it [N].
+
+    Ids of cluster and topic that were not known before (a reset without a broker) are filled in.
+    """
     return replace(
         manifest,
         number=manifest.number + 1,
@@ -100,6 +103,7 @@ def claim_of(manifest: Manifest, wish: Wish[S]) -> Manifest:
         nonce=next(wish.nonces),
         parent=manifest.nonce,
         kind=Kind.CLAIM,
+        binding=manifest.binding.filled(wish.binding),
         written_at_s=wish.written_at_s,
     )
 
@@ -175,7 +179,8 @@ def judge_log(manifest: Manifest, log: LogFacts, where: str) -> Refused | None:
     if offset > log.high:
         return Refused(
             f"the checkpoint of {where} is at offset {offset}, the log ends at {log.high}: it lost records",
-            f'run "sfd-stream checkpoint rollback {where}" or "... reset {where} --to latest --keep-sketch"',
+            f'run "sfd-stream checkpoint rollback {where}" until it fits, '
+            f'or "sfd-stream checkpoint reset {where} --to latest --keep-sketch"',
         )
     behind = manifest.leader_epoch is not None and log.leader_epoch is not None
     if behind and log.leader_epoch < manifest.leader_epoch:  # type: ignore[operator]  # both are known here
@@ -199,5 +204,5 @@ def _load(wish: Wish[S], manifest: Manifest, changes: parameters.Changes) -> Ste
     try:
         state = wish.restore(manifest, sketch, tuple(rest))
     except (FormatError, RefusedStateError) as error:
-        return bad_blob(manifest.number, wish.where, str(error))
+        return unusable(manifest.number, wish.where, error)
     return _Found(manifest, state, changes, snapshot)

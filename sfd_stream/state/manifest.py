@@ -48,6 +48,11 @@ class Binding:
     topic: str
     partition: int
 
+    def filled(self, known: Binding) -> Binding:
+        """With the ids that are not known here taken from `known`."""
+        cluster_id = known.cluster_id if self.cluster_id is None else self.cluster_id
+        return replace(self, cluster_id=cluster_id, topic_id=known.topic_id if self.topic_id is None else self.topic_id)
+
 
 @dataclass(frozen=True)
 class BlobRef:
@@ -101,18 +106,16 @@ class Manifest:
 
     @property
     def unpublished(self) -> SnapshotRef | None:
-        """What is due and not known to be published."""
-        if self.due is None or (self.published is not None and self.published.id >= self.due.id):
-            return None
-        return self.due
+        """What is due and was not known to be published when this was written: a new owner publishes it."""
+        return self.due if self.owes_snapshot(self.published) else None
 
-    @property
-    def owes_snapshot(self) -> bool:
-        """The next checkpoint must bring a snapshot: none was ever due for this state's past, or it failed.
+    def owes_snapshot(self, published: SnapshotRef | None) -> bool:
+        """The next checkpoint must bring a snapshot: the last one failed, or there was none.
 
-        A rollback and a reset have none due, so that readers soon see the state that was gone back to.
+        `published` is the last one that the owner knows to be acknowledged, by himself or before him. A
+        rollback and a reset have none due, so that readers soon see the state that was gone back to.
         """
-        return self.due is None or self.unpublished is not None
+        return self.due is None or published is None or published.id < self.due.id
 
     @property
     def next_state_id(self) -> StateId:
@@ -283,6 +286,7 @@ def _claim_law(before: Manifest, after: Manifest) -> list[str]:
         nonce=after.nonce,
         parent=after.parent,
         kind=Kind.CLAIM,
+        binding=before.binding.filled(after.binding),
     )
     return [] if copied == after else ["a claim raises the epoch by one and copies all else"]
 

@@ -28,7 +28,7 @@ class SnapshotPolicy:
     republish_s: float
 
     def is_due(self, *, elapsed_s: float, owed: bool) -> bool:
-        """`owed`: `Manifest.owes_snapshot`, a snapshot that failed or that a repair asks for."""
+        """`owed`: `Manifest.owes_snapshot(...)`, a snapshot that failed or that a repair asks for."""
         return owed or elapsed_s >= self.every_s
 
     def is_republish_due(self, *, since_publish_s: float) -> bool:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sfd_stream.errors import FormatError
+from sfd_stream.errors import FormatError, NewerFormatError
 from sfd_stream.state.manifest import (
     Binding,
     BlobRef,
@@ -198,7 +198,7 @@ def read_manifest(prefix: str, number: int, *, where: str) -> Steps[Manifest | R
     try:
         manifest = decode_manifest(data)
     except FormatError as error:
-        return Refused(f"checkpoint {number} of {where} can't be used: {error}", repair)
+        return unusable(number, where, error)
     if manifest.number != number:
         return Refused(f"checkpoint {number} of {where} says it is {manifest.number}", repair)
     return manifest
@@ -242,6 +242,12 @@ def load_blobs(blobs: tuple[BlobRef, ...], *, number: int, where: str) -> Steps[
             return bad_blob(number, where, f"{blob.key} has a bad checksum")
         good.append(data)
     return tuple(good)
+
+
+def unusable(number: int, where: str, error: Exception) -> Refused:
+    if isinstance(error, NewerFormatError):
+        return Refused(f"checkpoint {number} of {where}: {error}", "upgrade this worker", newer=True)
+    return bad_blob(number, where, str(error))
 
 
 def bad_blob(number: int, where: str, what: str) -> Refused:

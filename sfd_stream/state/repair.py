@@ -78,11 +78,10 @@ class _Survey:
 def rollback(mark: Mark, *, to: int | None = None) -> Steps[Created | Fenced | Refused]:
     """A new manifest of an older state: that of `to`, or the newest good one before the newest."""
     survey = yield from _survey(mark)
+    if isinstance(survey, Refused):
+        return survey
     if survey.newest is None:
-        return Refused(
-            f"no checkpoint of {mark.where} can be read",
-            f'run "sfd-stream checkpoint reset {mark.where} --to earliest"',
-        )
+        return _nothing_readable(mark)
     found = yield from (_find_good(mark, survey) if to is None else _load_state(mark, to))
     if isinstance(found, Refused):
         return found
@@ -92,9 +91,22 @@ def rollback(mark: Mark, *, to: int | None = None) -> Steps[Created | Fenced | R
     return (yield from _append(mark, survey, replace(old, epoch=epoch, kind=Kind.ROLLBACK), copies))
 
 
+def rollback_target(mark: Mark) -> Steps[Manifest | Refused]:
+    """The manifest that `rollback` would take now if none is named."""
+    survey = yield from _survey(mark)
+    if isinstance(survey, Refused):
+        return survey
+    if survey.newest is None:
+        return _nothing_readable(mark)
+    found = yield from _find_good(mark, survey)
+    return found if isinstance(found, Refused) else found[0]
+
+
 def reset(mark: Mark, start: Start, *, keep_sketch: bool) -> Steps[Created | Fenced | Refused]:
     """A new manifest that reads from `start`, with an empty sketch or with the newest one's."""
     survey = yield from _survey(mark)
+    if isinstance(survey, Refused):
+        return survey
     epoch = survey.epoch_above(start.output_epoch)
     blank = Manifest(
         number=survey.slot,
@@ -124,27 +136,50 @@ def reset(mark: Mark, start: Start, *, keep_sketch: bool) -> Steps[Created | Fen
     return (yield from _append(mark, survey, kept, _copies(mark, survey.slot, epoch, old, datas)))
 
 
-def _survey(mark: Mark) -> Steps[_Survey]:
+def _survey(mark: Mark) -> Steps[_Survey | Refused]:
     numbers = numbers_of((yield from list_keys(manifests_prefix(mark.prefix))))
     for number in reversed(numbers):
         manifest = yield from read_manifest(mark.prefix, number, where=mark.where)
         if isinstance(manifest, Manifest):
             return _Survey(numbers, manifest)
+        if manifest.newer:  # whole, and not ours to go over
+            return manifest
     return _Survey(numbers, None)
 
 
 def _find_good(mark: Mark, survey: _Survey) -> Steps[tuple[Manifest, tuple[bytes, ...]] | Refused]:
-    """The newest state older than the newest manifest's that loads in full."""
+    """The newest state older than the newest manifest's that loads in full.
+
+    After a rollback the states in between come later than the one gone back to, though their numbers are lower:
+    going back once more must not go forth to them again.
+    """
     assert survey.newest is not None
     readable = survey.newest.number == survey.numbers[-1]
     below = survey.newest.state_id.number if readable else survey.newest.number + 1
+    went_back = readable and (yield from _went_back(mark, survey.newest))
     for number in reversed(survey.numbers):
         if number < below:
             found = yield from _load_state(mark, number)
-            if not isinstance(found, Refused):
-                return found
+            if isinstance(found, Refused) or (went_back and found[0].next_offset >= survey.newest.next_offset):
+                continue
+            return found
     return Refused(
         f"no older checkpoint of {mark.where} is whole",
+        f'run "sfd-stream checkpoint reset {mark.where} --to earliest"',
+    )
+
+
+def _went_back(mark: Mark, newest: Manifest) -> Steps[bool]:
+    """Whether a rollback made this state; a claim only copied it."""
+    if newest.kind is not Kind.CLAIM:
+        return newest.kind is Kind.ROLLBACK
+    maker = yield from read_manifest(mark.prefix, newest.state_id.number, where=mark.where)
+    return isinstance(maker, Manifest) and maker.kind is Kind.ROLLBACK
+
+
+def _nothing_readable(mark: Mark) -> Refused:
+    return Refused(
+        f"no checkpoint of {mark.where} can be read",
         f'run "sfd-stream checkpoint reset {mark.where} --to earliest"',
     )
 

@@ -124,6 +124,8 @@ class Refused:
 
     why: str
     remedy: str
+    newer: bool = False
+    """Written by a newer program: not damaged, and nothing for this one to repair."""
 
     def error(self) -> RefusedStateError:
         return RefusedStateError(f"{self.why}; {self.remedy}")

@@ -1,18 +1,24 @@
 """What a column index means: three modes, each a frozen value.
 
-Decoding never changes a mode. What a batch teaches (a wider matrix, names of columns) comes back as a new value, which the
-caller adopts when it keeps the batch; it depends on the sequence of rows alone, not on how they were batched.
+Decoding never changes a mode. What a batch teaches (a wider matrix, names of columns) comes back as a new
+value, which the caller adopts when it keeps the batch; it depends on the rows alone, not on how they were
+batched.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sfd_stream.sketch.rows import D_MAX, Float, Index, Int, RowBlock
-from sfd_stream.wire.row_parts import Mask
+from sfd_stream.sketch.rows import D_MAX
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from sfd_stream.sketch.rows import Float, Index, Int, RowBlock
+    from sfd_stream.wire.row_parts import Mask
 
 NAME_CHARS_MAX = 64
 """A kept name is cut to this many characters, so a bounded number of names is bounded in bytes too."""
@@ -38,7 +44,7 @@ class FixedColumns:
 
 @dataclass(frozen=True, slots=True)
 class GrowingColumns:
-    """d grows at the row that needs it, to the next power of two or d_max; an index outside [0, d_max) is a bad row."""
+    """d grows at the row that needs it, to the next power of two or d_max; an index from d_max on is bad."""
 
     d: int
     d_max: int
@@ -64,10 +70,10 @@ class GrowingColumns:
 
 @dataclass(frozen=True, slots=True)
 class HashedColumns:
-    """Features (strings or integers) are hashed to d signed columns; the first name seen for a column is kept.
+    """Features (strings or integers) are hashed to d signed columns; a column keeps the first name seen.
 
-    `names` is plain data for a checkpoint: column to name, in the order learned, at most `names_max` of them, each of at
-    most `NAME_CHARS_MAX` characters. It is never changed in place.
+    `names` is plain data for a checkpoint: column to name, in the order learned, at most `names_max` of them,
+    each of at most `NAME_CHARS_MAX` characters. It is never changed in place.
     """
 
     d: int
@@ -94,7 +100,7 @@ class HashedColumns:
         """Whether there is room for names."""
         return self.keep_names and len(self.names) < min(self.names_max, self.d)
 
-    def learned(self, columns: Index, values: Float, name_at: Callable[[int], str]) -> HashedColumns:
+    def learned(self, columns: Index, values: Float, texts: Callable[[Int], list[str]]) -> HashedColumns:
         """The mode after these non-zeros, in the order of the bytes; an explicit zero names nothing."""
         if not self.learning:
             return self
@@ -102,12 +108,8 @@ class HashedColumns:
         if not len(new):
             return self
         firsts = np.sort(new[np.unique(columns[new], return_index=True)[1]])[: self.names_max - len(self.names)]
-        return replace(self, names={**self.names, **_names(columns[firsts], firsts, name_at)})
+        names = (text[:NAME_CHARS_MAX] for text in texts(firsts))
+        return replace(self, names={**self.names, **dict(zip(columns[firsts].tolist(), names, strict=True))})
 
 
 Columns = FixedColumns | GrowingColumns | HashedColumns
-
-
-def _names(columns: Index, places: Int, name_at: Callable[[int], str]) -> dict[int, str]:
-    pairs = zip(columns.tolist(), places.tolist(), strict=True)
-    return {column: name_at(place)[:NAME_CHARS_MAX] for column, place in pairs}

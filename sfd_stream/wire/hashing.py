@@ -1,7 +1,7 @@
-"""Features to signed columns by MurmurHash3 (x86, 32 bits) of their text in UTF-8; a number's text is its decimal.
+"""Features to signed columns by MurmurHash3 (x86, 32 bits) of their UTF-8 text; a number's is its decimal.
 
-For seed 0 column and sign are those of scikit-learn's `FeatureHasher`. Text goes through mmh3; packed numbers are hashed by
-numpy without becoming Python objects, to the same columns.
+For seed 0 column and sign are those of scikit-learn's `FeatureHasher`. Text goes through mmh3; packed
+numbers are hashed by numpy without becoming Python objects, to the same columns.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Word = npt.NDArray[np.uint32]
 
 
 def signed_columns(features: Any, d: int, seed: int) -> tuple[Index, Float]:
-    """Column in [0, d) and sign of each feature: h is the signed hash, the column |h| mod d, the sign that of h (0 is +)."""
+    """Column and sign of each feature: with the signed hash h, |h| mod d and the sign of h (0 is +)."""
     if isinstance(features, list):
         hashes = _hash_texts(features, seed)
     else:

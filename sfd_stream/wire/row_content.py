@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -10,10 +10,18 @@ from sfd_stream.errors import RowDecodeError
 from sfd_stream.sketch.rows import VALUE_MAX
 from sfd_stream.wire.columns import Columns, HashedColumns
 from sfd_stream.wire.hashing import signed_columns
-from sfd_stream.wire.row_parts import Mask, Part, Reason, bad
+from sfd_stream.wire.row_parts import Part, Reason, bad
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sfd_stream.sketch.rows import Int
+    from sfd_stream.wire.row_parts import Mask
 
 Faults = dict[int, RowDecodeError]
 """What is wrong with the bad messages, by number."""
+
+_NONE = np.zeros(0, dtype=np.int64)
 
 
 def checked(part: Part, columns: Columns, faults: Faults) -> Part:
@@ -38,47 +46,46 @@ def placed_in(columns: Columns, part: Part) -> Part:
 
 
 def merged(parts: list[Part]) -> Part:
-    """One part, in the order of the messages. The features of all are arrays."""
-    parts = [part for part in parts if len(part.messages)]
+    """One part, in the order of the messages. The features of all are int32 arrays."""
     if len(parts) == 1:
         return parts[0]
-    if not parts:
-        none = np.zeros(0, dtype=np.int64)
-        return Part(none, none, none, none, np.zeros(0, dtype=np.int32), np.zeros(0))
-    order = np.argsort(np.concatenate([part.messages for part in parts]))
-    pieces = [piece for part in parts for piece in _by_message(part)]
-    lengths, features, values = zip(*[pieces[place] for place in order.tolist()], strict=True)
-    return Part(
-        np.concatenate([part.messages for part in parts])[order],
-        np.concatenate([part.rows for part in parts])[order],
-        np.concatenate([part.nnz for part in parts])[order],
-        np.concatenate(lengths),
-        np.concatenate(features),
-        np.concatenate(values),
-    )
+    messages = np.sort(np.concatenate([_NONE, *(part.messages for part in parts)]))
+    rows, nnz = np.zeros_like(messages), np.zeros_like(messages)
+    for part in parts:
+        here = np.searchsorted(messages, part.messages)
+        rows[here], nnz[here] = part.rows, part.nnz
+    lengths = np.empty(int(rows.sum()), dtype=np.int64)
+    features, values = np.empty(int(nnz.sum()), dtype=np.int32), np.empty(int(nnz.sum()))
+    for part in parts:
+        here = np.searchsorted(messages, part.messages)
+        lengths[_runs(rows, here)] = part.lengths
+        entries = _runs(nnz, here)
+        features[entries], values[entries] = part.features, part.values
+    return Part(messages, rows, nnz, lengths, features, values)
 
 
-def feature_at(placed: Part, parts: list[Part]) -> Callable[[int], str]:
-    """A function from the place of a non-zero in `placed` to its feature's text in the part it came from."""
+def _runs(sizes: Int, chosen: Int) -> Int:
+    """The places of the chosen runs when runs of these sizes lie one after the other."""
+    ends, length = np.cumsum(sizes)[chosen], sizes[chosen]
+    return np.arange(int(length.sum())) + np.repeat(ends - np.cumsum(length), length)
+
+
+def texts_of(placed: Part, parts: list[Part]) -> Callable[[Int], list[str]]:
+    """A function from places of non-zeros in `placed` to the texts of their features."""
     ends = np.cumsum(placed.nnz)
 
-    def text(place: int) -> str:
-        number = int(np.searchsorted(ends, place, side="right"))
-        message, back = placed.messages[number], int(ends[number]) - place
+    def texts(places: Int) -> list[str]:
+        numbers = np.searchsorted(ends, places, side="right")
+        messages, from_end = placed.messages[numbers], ends[numbers] - places
+        found = [""] * len(places)
         for part in parts:
-            at = int(np.searchsorted(part.messages, message))
-            if at < len(part.messages) and part.messages[at] == message:
-                return str(part.features[int(part.nnz[: at + 1].sum()) - back])
-        raise AssertionError("a non-zero that no part holds")
+            which = np.flatnonzero(np.isin(messages, part.messages))
+            at = np.searchsorted(part.messages, messages[which])
+            for place, entry in zip(which.tolist(), (np.cumsum(part.nnz)[at] - from_end[which]).tolist(), strict=True):
+                found[place] = str(part.features[entry])
+        return found
 
-    return text
-
-
-def _by_message(part: Part) -> zip[tuple[object, object, object]]:
-    """Lengths, features and values of each message, sharing memory."""
-    row_ends, entry_ends = np.cumsum(part.rows)[:-1], np.cumsum(part.nnz)[:-1]
-    cut = np.split
-    return zip(cut(part.lengths, row_ends), cut(part.features, entry_ends), cut(part.values, entry_ends), strict=True)
+    return texts
 
 
 def _outside(part: Part, end: int) -> Faults:

@@ -21,7 +21,7 @@ _Array = npt.NDArray[Any]
 
 
 def encode_row(indices: Features, values: npt.ArrayLike | None = None, *, packed: bool = True) -> bytes:
-    """One row as one message: `packed` as bins (values as f32 if they are float32, else as f64), otherwise as arrays.
+    """One row as one message: `packed` as bins (values as f32 if they are float32, else f64), else as arrays.
 
     Without values every value is 1. String features, for hashed columns, need `packed=False`.
 
@@ -39,7 +39,7 @@ def encode_row(indices: Features, values: npt.ArrayLike | None = None, *, packed
 
 
 def encode_rows(rows: RowBlock | Any, *, packed: bool = True, rows_per_message: int | None = None) -> Iterator[bytes]:
-    """The rows of a block or of any scipy sparse matrix, in order: a row a message, or blocks of `rows_per_message`."""
+    """The rows of a block or any scipy sparse matrix, in order: one row a message, or blocks of several."""
     if rows_per_message is not None and rows_per_message < 1:
         raise ValueError(f"rows_per_message must be at least 1, not {rows_per_message}")
     matrix = rows.csr() if isinstance(rows, RowBlock) else sp.csr_array(rows)
@@ -87,8 +87,8 @@ def _columns(indices: _Array) -> _Array:
     return indices.astype("<u4")
 
 
-def _features(indices: Features) -> list[str | int]:
-    given = indices.tolist() if isinstance(indices, np.ndarray) else list(indices)  # type: ignore[arg-type]  # any sequence
+def _features(indices: Any) -> list[str | int]:
+    given = indices.tolist() if isinstance(indices, np.ndarray) else list(indices)
     if any(isinstance(feature, bool | np.bool_) for feature in given):
         raise ValueError("a feature is a boolean, not an integer or a string")
     try:

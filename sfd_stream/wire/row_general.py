@@ -1,22 +1,27 @@
 """One message of any allowed form, by msgpack: the reference that the batch readers agree with.
 
-Memory stays within a small multiple of the message: containers inside a field are refused before msgpack makes room for
-them, and no declared size is believed before its elements were read. Raises nothing but `RowDecodeError`.
+Memory stays within a small multiple of the message: containers inside a field are refused before msgpack
+makes room for them, and no declared size is believed before its elements were read. Raises only
+`RowDecodeError`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import chain, islice
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgpack
 import numpy as np
 
 from sfd_stream.errors import RowDecodeError
-from sfd_stream.sketch.rows import Float, Int
 from sfd_stream.wire.row_packed import floats
 from sfd_stream.wire.row_parts import Part, Reason, RowLimits, bad
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from sfd_stream.sketch.rows import Float, Int
 
 _MAPS = frozenset([*range(0x80, 0x90), 0xDE, 0xDF])
 _ARRAYS = frozenset([*range(0x90, 0xA0), 0xDC, 0xDD])
@@ -153,7 +158,7 @@ class _Reader:
         if isinstance(indices, bytes):
             packed = _u32("indices", indices)
             self._check_count("indices", len(packed), self._limits.nnz_max)
-            return packed.astype(np.int64)
+            return packed
         kinds = set(map(type, indices))
         if not kinds <= ({int, str} if self._hashed else {int}):
             raise bad(Reason.BAD_TYPE, f"an index is a {_names(kinds - {int})}, not an integer")
@@ -171,7 +176,7 @@ class _Reader:
         if isinstance(values, bytes):
             if len(values) not in (4 * nnz, 8 * nnz):
                 raise bad(Reason.BAD_LENGTH, f"{len(values)} bytes of values for {nnz} indices")
-            return floats(values, 8 if len(values) == 8 * nnz else 4)
+            return floats(np.frombuffer(values, dtype=np.uint8), 8 if len(values) == 8 * nnz else 4)
         if len(values) != nnz:
             raise bad(Reason.BAD_LENGTH, f"{len(values)} values for {nnz} indices")
         if not set(map(type, values)) <= _NUMBERS:
@@ -209,7 +214,7 @@ def _pointers(pointers: bytes | list[Any]) -> Int:
         raise bad(Reason.BAD_POINTERS, "a row pointer above 2^63") from None
 
 
-def _u32(what: str, packed: bytes) -> Any:
+def _u32(what: str, packed: bytes) -> npt.NDArray[np.uint32]:
     if len(packed) % 4:
         raise bad(Reason.BAD_LENGTH, f"{len(packed)} bytes of {what} are no whole number of 32-bit integers")
     return np.frombuffer(packed, dtype="<u4")

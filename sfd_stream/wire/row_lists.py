@@ -1,8 +1,8 @@
 """Friendly single rows of a whole batch at once: msgpack arrays of numbers, read in step by numpy.
 
-The elements of a msgpack array have no fixed width, so the k-th element of every message is found from its (k-1)-th, for
-all messages together. Takes `{"i": array}` and `{"i": array, "v": array}` whose indices fit 32 bits, and leaves everything
-else, good or bad, to `row_general`, which would make the same of these.
+The elements of a msgpack array have no fixed width, so the k-th element of every message is found from its
+(k-1)-th, for all messages together. Takes `{"i": array}` and `{"i": array, "v": array}` whose indices fit 32
+bits, and leaves everything else, good or bad, to `row_general`, which would make the same of these.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from sfd_stream.sketch.rows import Float, Int
     from sfd_stream.wire.row_packed import Joined
 
-TOGETHER_MIN = 32
+TOGETHER_MIN = 16
 """A step costs the same for one message as for dozens, so fewer than this do not walk together."""
 
 _NUMBERS = {
@@ -107,8 +107,8 @@ def _walk(joined: Joined, start: Int, nnz: Int) -> _Walk:
     for step, count in enumerate(walking.tolist()):
         at = here[:count]
         places[base[:count] + step] = at
-        # What is no number has size 0: the walk stands still and the message is left out later. A message whose size
-        # lies may walk out of the buffer, where "clip" reads the padding.
+        # What is no number has size 0: the walk stands still and the message is left out later. A message
+        # whose size lies may walk out of the buffer, where "clip" reads the padding.
         at += _ELEMENT_BYTES.take(joined.buffer.take(at, mode="clip"))
     after = np.empty_like(start)
     after[order] = here
@@ -148,7 +148,7 @@ def _values(joined: Joined, messages: Int, at: Int, nnz: Int) -> tuple[Float, Ma
 
 def _doubles(joined: Joined, messages: Int, start: Int, nnz: Int) -> tuple[Float, Mask]:
     """Elements of nine bytes each, if they are all doubles."""
-    elements = np.frombuffer(joined.slices(messages, start, start + nnz * 9), dtype=_FLOAT64)
+    elements = joined.slices(messages, start, start + nnz * 9).view(_FLOAT64)
     return elements["number"].astype(np.float64), ~_any_of(elements["kind"] != 0xCB, nnz)
 
 

@@ -1,7 +1,7 @@
-"""Packed single rows of a whole batch at once: no Python object per non-zero, well under a microsecond a message.
+"""Packed single rows of a whole batch at once: no Python object per non-zero, about half a microsecond a row.
 
-Takes the messages whose bytes are exactly `{"i": bin}` or `{"i": bin, "v": bin}` in this order, and leaves everything
-else, good or bad, to `row_general`, which would make the same of these.
+Takes the messages whose bytes are exactly `{"i": bin}` or `{"i": bin, "v": bin}` in this order, and leaves
+everything else, good or bad, to `row_general`, which would make the same of these.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 
 from sfd_stream.wire.row_parts import Bytes, Mask, Part, RowLimits
 
@@ -37,16 +38,20 @@ class Joined:
         ends = np.cumsum(lengths)
         return cls(values, np.frombuffer(b"".join([*values, PADDING]), dtype=np.uint8), ends - lengths, ends)
 
-    def slices(self, messages: Int, start: Int, stop: Int) -> bytes:
+    def slices(self, messages: Int, start: Int, stop: Int) -> Bytes:
         """The bytes start..stop (places in the buffer) of these messages, joined."""
+        sizes, steps = stop - start, np.diff(start)
+        if len(steps) and (sizes == sizes[0]).all() and (steps == steps[0]).all():
+            evenly = as_strided(self.buffer[start[0] :], (len(messages), int(sizes[0])), (int(steps[0]), 1))
+            return np.ascontiguousarray(evenly).reshape(-1)
         base = self.starts[messages]
         cuts = zip(messages.tolist(), (start - base).tolist(), (stop - base).tolist(), strict=True)
         values = self.values
-        return b"".join([values[message][low:high] for message, low, high in cuts])
+        return np.frombuffer(b"".join([values[message][low:high] for message, low, high in cuts]), dtype=np.uint8)
 
     def has(self, at: Int, code: bytes) -> Mask:
         """Where these bytes stand at these places."""
-        found = self.buffer[at] == code[0]
+        found: Mask = self.buffer[at] == code[0]
         for step, byte in enumerate(code[1:], start=1):
             found &= self.buffer[at + step] == byte
         return found
@@ -59,7 +64,7 @@ class Joined:
         return number
 
     def sized(self, at: Int, codes: tuple[int, int, int] | tuple[int, int]) -> tuple[Int, Int, Mask]:
-        """Start, size and presence of a msgpack header: one code byte, then a size of 1, 2 or 4 (or 2 or 4) bytes."""
+        """Start, size and presence of a msgpack header: a code, then a size in 1, 2 or 4 bytes."""
         kind = self.buffer[at]
         start, size, known = at + 1, np.zeros_like(at), np.zeros(len(at), dtype=bool)
         for code, width in zip(reversed(codes), (4, 2, 1), strict=False):
@@ -113,7 +118,7 @@ def _layout(joined: Joined, limits: RowLimits) -> tuple[_Layout, Mask]:
 def _part(joined: Joined, layout: _Layout, width: int) -> Part:
     chosen = np.flatnonzero(layout.width == width)
     messages, nnz, first = layout.messages[chosen], layout.nnz[chosen], layout.indices[chosen]
-    indices = np.frombuffer(joined.slices(messages, first, first + (nnz << 2)), dtype="<u4")
+    indices = joined.slices(messages, first, first + (nnz << 2)).view("<u4")
     return Part.of_single_rows(messages, nnz, indices, _values(joined, messages, layout.values[chosen], nnz, width))
 
 
@@ -123,7 +128,7 @@ def _values(joined: Joined, messages: Int, start: Int, nnz: Int, width: int) -> 
     return floats(joined.slices(messages, start, start + nnz * width), width)
 
 
-def floats(packed: bytes, width: int) -> Float:
+def floats(packed: Bytes, width: int) -> Float:
     """Little-endian floats of 4 or 8 bytes."""
     with np.errstate(invalid="ignore"):  # a signalling NaN is found by the check of values, not here
-        return np.frombuffer(packed, dtype=f"<f{width}").astype(np.float64, copy=False)
+        return packed.view(f"<f{width}").astype(np.float64, copy=False)

@@ -1,20 +1,22 @@
 """What the readers of rows share: limits, reasons, and the rows of some messages as they came.
 
-A `Part` has passed every check of form (msgpack, keys, types, lengths, pointers, limits) and none of content (columns,
-finite values). Readers that see the same message make the same part of it.
+A `Part` has passed every check of form (msgpack, keys, types, lengths, pointers, limits) and none of content
+(columns, finite values). Readers that see the same message make the same part of it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from sfd_stream.errors import RowDecodeError
-from sfd_stream.sketch.rows import Float, Int
+
+if TYPE_CHECKING:
+    from sfd_stream.sketch.rows import Float, Int
 
 Mask = npt.NDArray[np.bool_]
 Bytes = npt.NDArray[np.uint8]
@@ -36,7 +38,7 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RowLimits:
-    """The most that one message may hold. Nesting needs no number: a field holds numbers or strings, never containers."""
+    """The most that one message may hold. Nesting needs no number: what stands in a field is no container."""
 
     message_bytes_max: int = 16 * 2**20
     nnz_max: int = 2**20

@@ -1,25 +1,29 @@
 """Rows on the wire: a poll batch of messages to one checked block, good messages undisturbed by bad ones.
 
-Three readers share the work: packed rows and friendly lists of a whole batch at once by numpy, whatever is left message by
-message by msgpack. Which one reads a message changes its cost and nothing else. `docs/formats.md` has the format.
+Three readers share the work: packed rows and friendly lists of a whole batch at once by numpy, whatever is
+left message by message by msgpack. Which one reads a message changes its cost and nothing else.
+`docs/formats.md` has the format.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from sfd_stream.errors import RowDecodeError
 from sfd_stream.sketch.rows import VALUE_MAX, Int, RowBlock, canonical
 from sfd_stream.wire.columns import Columns, FixedColumns, GrowingColumns, Growth, HashedColumns
-from sfd_stream.wire.row_content import Faults, checked, feature_at, merged, placed_in
+from sfd_stream.wire.row_content import Faults, checked, merged, placed_in, texts_of
 from sfd_stream.wire.row_encode import encode_row, encode_rows
 from sfd_stream.wire.row_general import Piece, part_of, read_message
 from sfd_stream.wire.row_lists import TOGETHER_MIN, take_lists
 from sfd_stream.wire.row_packed import Joined, take_packed
 from sfd_stream.wire.row_parts import Part, Reason, RowLimits, bad
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 __all__ = [
     "Columns",
@@ -50,7 +54,7 @@ class DecodedBatch:
 
 
 def decode(values: Sequence[bytes], columns: Columns, limits: RowLimits = _DEFAULT_LIMITS) -> DecodedBatch:
-    """The rows of a batch. Raises nothing for what a message holds: bad ones are in `.bad`, each as a whole."""
+    """The rows of a batch. Nothing that a message holds raises: bad ones are in `.bad`, each as a whole."""
     faults: Faults = {}
     parts = _read(values, limits, faults, hashed=isinstance(columns, HashedColumns))
     parts = [checked(part, columns, faults) for part in parts]
@@ -89,7 +93,7 @@ def _read(values: Sequence[bytes], limits: RowLimits, faults: Faults, *, hashed:
 
 
 def _canonical(placed: Part, columns: Columns, faults: Faults) -> tuple[Part, RowBlock]:
-    """The rows as a block; duplicates that sum too high make their message bad, and it is left out of both."""
+    """The rows as a block; a message whose duplicates sum too high is bad, and is left out of both."""
     block = canonical(_pointers(placed), placed.features, placed.values, columns.end)
     if block.values is placed.values or not (over := np.abs(block.values) > VALUE_MAX).any():
         return placed, block
@@ -115,6 +119,6 @@ def _taught(columns: Columns, block: RowBlock, placed: Part, parts: list[Part]) 
         case GrowingColumns():
             return columns.grown(block)
         case HashedColumns():
-            return columns.learned(placed.features, placed.values, feature_at(placed, parts)), ()
+            return columns.learned(placed.features, placed.values, texts_of(placed, parts)), ()
         case FixedColumns():
             return columns, ()

@@ -1,4 +1,6 @@
-"""What the contract tests share: a listener that writes down what it was told, and sources that are closed."""
+"""What the contract tests share: a listener that writes down what it was told, and sources that are
+closed.
+"""
 
 from __future__ import annotations
 

@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+import os
+import select
+import subprocess
 from typing import TYPE_CHECKING
 
+import pytest
+
+from tests.parts.kafka_keeper import shared_broker
+
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.parts.kafka import Broker
     from tests.parts.kafka_fixtures import PrivateBrokers
 
@@ -23,3 +34,20 @@ def test_a_private_broker_comes_back_with_what_it_had(private_broker: PrivateBro
     broker.restart()
     assert broker.leaders_known(topic, partitions=2)
     assert broker.admin.cluster_id(10) == cluster
+
+
+@pytest.mark.real_kafka
+@pytest.mark.skipif("SFD_TEST_BOOTSTRAP" in os.environ, reason="a broker that is given is not ours to end")
+@pytest.mark.usefixtures("kafka")  # skips where there is none
+def test_all_who_ask_get_one_broker_which_ends_with_the_run_even_by_kill(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    with subprocess.Popen(["sleep", "600"]) as controller:
+        try:
+            first, second = shared_broker(folder, controller.pid), shared_broker(folder, controller.pid)
+            assert first.bootstrap == second.bootstrap
+            keeper = os.pidfd_open(json.loads((folder / "kafka.json").read_text())["keeper"])
+        finally:
+            controller.kill()
+    with contextlib.closing(os.fdopen(keeper)):
+        assert select.select([keeper], [], [], 60)[0], "the keeper outlives the run"
+    assert not folder.exists()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 import pytest
+from confluent_kafka import Producer
 
 from sfd_stream.errors import BrokerRefusedError, RefusedStateError, SettingsError
 from sfd_stream.kafka.records import Start
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 
     from tests.kafka.conftest import Reader
     from tests.parts.kafka import Broker
+    from tests.parts.kafka_fixtures import PrivateBrokers
 
     Read = Callable[..., Reader]
 
@@ -103,9 +106,55 @@ def test_a_member_without_partitions_keeps_polling(broker: Broker, read: Read, p
     assert idle.source.assigned == frozenset()
 
 
+class Resuming(Diary):
+    """Begins where the last owner stood, whoever that was: what checkpoints are to a worker."""
+
+    def __init__(self, progress: dict[int, int]) -> None:
+        super().__init__()
+        self.progress = progress
+
+    def on_assign(self, partitions: Collection[int]) -> dict[int, Start | None]:
+        super().on_assign(partitions)
+        return {p: Start(self.progress.get(p, 0)) for p in partitions}
+
+
+@every_protocol
+def test_every_record_is_read_once_while_members_come_and_go_under_load(
+    broker: Broker, read: Read, protocol: str
+) -> None:
+    topic = broker.create_topic(partitions=4)
+    fill(broker, topic, 3000)
+    progress: dict[int, int] = {}
+    seen: list[tuple[int, int]] = []
+
+    def turn(readers: list[Reader]) -> None:
+        for reader in readers:
+            for batch in reader.source.poll(40, 0.02):
+                assert batch.first_offset == progress.get(batch.partition, 0)
+                seen.extend((batch.partition, offset) for offset in batch.offsets)
+                progress[batch.partition] = batch.next_offset
+
+    def member() -> Reader:
+        return read(broker, topic, protocol=protocol, diary=Resuming(progress))
+
+    steady = member()
+    while len(seen) < 1000:
+        turn([steady])
+    for _ in range(2):
+        guest = member()
+        deadline = time.monotonic() + 30
+        while not guest.diary.owned and time.monotonic() < deadline:
+            turn([steady, guest])
+        turn([guest])
+        assert guest.source.close(10)
+    while len(seen) < 12_000:
+        turn([steady])
+    assert sorted(seen) == [(p, n) for p in range(4) for n in range(3000)]
+
+
 class BreaksAtAssign(Diary):
     def on_assign(self, partitions: Collection[int]) -> dict[int, Start | None]:
-        raise LookupError("the checkpoint is not there")
+        raise LookupError(f"the checkpoint of {partitions} is not there")
 
 
 @every_protocol
@@ -115,7 +164,7 @@ def test_an_exception_in_on_assign_leaves_poll_as_it_is_and_nothing_is_read_afte
     topic = broker.create_topic(partitions=4)
     fill(broker, topic, 100)
     reader = read(broker, topic, protocol=protocol, diary=BreaksAtAssign())
-    with pytest.raises(LookupError, match="the checkpoint is not there"):
+    with pytest.raises(LookupError, match=r"the checkpoint of .* is not there"):
         reader.until(lambda: False)
     for _ in range(3):
         with pytest.raises(LookupError):
@@ -175,10 +224,9 @@ def test_a_commit_is_answered_and_read_back_with_its_metadata(broker: Broker, re
     reader = read(broker, topic, protocol=protocol)
     reader.until(lambda: reader.count == 40)
     reader.source.commit({0: 4, 2: 10}, metadata="3-17")
-    results = []
-    reader.until(lambda: bool(results.extend(reader.source.commit_results()) or len(results) == 2))
-    assert sorted(results) == [(0, 4, None), (2, 10, None)]
-    assert reader.source.last_committed == {0: 4, 2: 10}
+    reader.until(lambda: reader.source.last_committed == {0: 4, 2: 10}, "the commit")
+    assert sorted(reader.source.commit_results()) == [(0, 4, None), (2, 10, None)]
+    assert reader.source.commit_results() == []
     found = reader.source.committed([0, 1, 2], 10)
     assert found[1] is None
     assert (found[0].offset, found[2].offset) == (4, 10)  # type: ignore[union-attr]
@@ -275,7 +323,7 @@ def test_the_built_in_broker_has_no_topic_ids(built_in: Broker, read: Read) -> N
 
 def test_a_topic_that_is_not_there_refuses_after_its_patience(kafka: Broker, read: Read) -> None:
     reader = read(kafka, "no-such-topic", unknown_topic_s=0.5)
-    with pytest.raises(BrokerRefusedError, match="topic no-such-topic is not there .* create it"):
+    with pytest.raises(BrokerRefusedError, match=r"topic no-such-topic is not there .* create it"):
         reader.until(lambda: False)
     with pytest.raises(BrokerRefusedError, match="no-such-topic"):
         reader.source.partition_count(10)
@@ -303,8 +351,6 @@ def test_new_partitions_are_assigned_while_running(kafka: Broker, read: Read) ->
 
 
 def test_a_member_that_polls_too_late_is_told_that_it_lost_everything_once(kafka: Broker, read: Read) -> None:
-    import time
-
     topic = kafka.create_topic(partitions=2)
     fill(kafka, topic, 10, partitions=2)
     late = {"max.poll.interval.ms": 1500, "session.timeout.ms": 1000, "heartbeat.interval.ms": 200}
@@ -315,6 +361,58 @@ def test_a_member_that_polls_too_late_is_told_that_it_lost_everything_once(kafka
     reader.until(lambda: reader.count == 40, "the return")
     told = [event for event in reader.diary.events if event[1]]
     assert told == [("assign", (0, 1)), ("lost", (0, 1)), ("assign", (0, 1))]
+
+
+def test_a_broker_killed_and_restarted_is_waited_for_and_nothing_is_lost_or_doubled(
+    private_broker: PrivateBrokers, read: Read
+) -> None:
+    broker = private_broker()
+    topic = broker.create_topic(partitions=2)
+    fill(broker, topic, 100, partitions=2)
+    # A session that outlasts the broker's absence: otherwise the partitions are lost, and begun anew.
+    patient = {"reconnect.backoff.max.ms": 300, "session.timeout.ms": 45_000}
+    reader = read(broker, topic, properties=patient)
+    reader.until(lambda: reader.count == 200)
+    broker.kill()
+    reader.until(lambda: reader.source.away_s is not None, "the broker is away")
+    assert reader.source.away_words
+    assert reader.source.passing_errors > 0
+    with pytest.raises(TimeoutError, match="did not answer within"):
+        reader.source.watermarks(0, 0.3)
+    broker.restart()
+    reader.until(lambda: reader.source.away_s is None, "the broker is back, though no record came")
+    fill(broker, topic, 100, partitions=2)
+    reader.until(lambda: reader.count >= 400)
+    assert all(reader.offsets(p) == list(range(200)) for p in range(2))
+    reader.source.commit({0: 200})
+    reader.until(lambda: reader.source.last_committed == {0: 200}, "the commit")
+
+
+def test_position_passes_a_control_record_at_the_end(kafka: Broker, read: Read) -> None:
+    topic = kafka.create_topic(partitions=1)
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": topic, "log_level": 0})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(topic, b"one")
+    producer.commit_transaction(30)
+    reader = read(kafka, topic)
+    reader.until(lambda: reader.count == 1)
+    end = 2  # the record and the end of the transaction, which is written a moment after its commit
+    reader.until(lambda: reader.source.end_offsets([0], 10) == {0: end})
+    reader.until(lambda: reader.source.position(0) == end, "the end")
+
+
+def test_closing_is_bounded_when_the_broker_is_gone(private_broker: PrivateBrokers, read: Read) -> None:
+    broker = private_broker()
+    topic = broker.create_topic(partitions=2)
+    reader = read(broker, topic)
+    reader.until(lambda: len(reader.diary.owned) == 2)
+    reader.diary.in_revoke = lambda partitions: reader.source.commit(dict.fromkeys(partitions, 0))
+    broker.kill()
+    begun = time.monotonic()
+    reader.source.close(2)
+    assert time.monotonic() - begun < 30  # without the bound: the session's timeout and more
+    assert reader.diary.owned == set()
 
 
 def test_what_librdkafka_does_not_know_is_a_settings_error_without_the_secret(built_in: Broker) -> None:

@@ -24,7 +24,7 @@ import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
     AlterConfigOpType,
@@ -82,6 +82,11 @@ class Broker:
     def producer(self) -> Producer:
         if self._producer is None:
             settings = {"bootstrap.servers": self.bootstrap, "enable.idempotence": True, "linger.ms": 0}
+            # With more than one request in flight the first may be refused by a leader that is not ready,
+            # the second
+            # taken, and the first then be called a duplicate: reported as delivered, without an offset,
+            # and lost.
+            settings["max.in.flight.requests.per.connection"] = 1
             # Silent: "coordinator load in progress" on a fresh broker is harmless.
             self._producer = Producer({**settings, "log_level": 0})
         return self._producer
@@ -126,14 +131,19 @@ class Broker:
     ) -> None:
         """Appends the values in order, each acknowledged before this returns."""
         producer = self.producer
-        failures: list[KafkaError] = []
+        failures: list[object] = []
+
+        def report(error: KafkaError | None, message: Message[Any, Any]) -> None:
+            if error is not None or message.offset() is None:
+                failures.append(error or "no offset")
+
         for value in values:
             producer.produce(
                 topic,
                 value,
                 key,
                 partition,
-                on_delivery=lambda error, _message: failures.append(error) if error else None,
+                on_delivery=report,
                 headers=list(headers) if headers else None,
             )
             if len(producer) > 50_000:

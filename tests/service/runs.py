@@ -38,7 +38,7 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
     "cooperative": {"session.timeout.ms": 1500, "heartbeat.interval.ms": 300},
     "kip-848": {"group.protocol": "consumer"},
 }
-ONE_THREAD = {name: "1" for name in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS")}
+ONE_THREAD = dict.fromkeys(("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"), "1")
 
 
 def wait_until(condition: Callable[[], Any], what: str, deadline_s: float = DEADLINE_S) -> None:

@@ -7,7 +7,7 @@ import time
 
 from tests.parts.kafka import Broker
 from tests.service.conftest import MakeRun
-from tests.service.runs import Rows, Run, assert_counts, assert_same, wait_until
+from tests.service.runs import Rows, assert_counts, assert_same, wait_until
 
 SELDOM = {"checkpoint": {"every_rows": 10**9, "every_s": 3600}}
 

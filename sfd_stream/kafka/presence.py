@@ -1,0 +1,85 @@
+"""Whether the brokers answer, and the topic is there. What passes is counted and timed; what does not
+is an error.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from confluent_kafka import KafkaError
+
+from sfd_stream.errors import BrokerRefusedError
+from sfd_stream.kafka.faults import Fault, address, fault_of, refusal
+from sfd_stream.kafka.properties import redacted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from sfd_stream.kafka.cluster import Cluster
+
+_PROBE_S = 1.0  # between questions to a broker that was away, each of which may take up to _PROBE_TIMEOUT_S
+_PROBE_TIMEOUT_S = 0.2
+
+
+class Presence:
+    """The client is told of a loss and never of a return, so that a return is asked for, once in a while."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        topic: str,
+        properties: Mapping[str, Any],
+        clock: Callable[[], float],
+        unknown_topic_s: float,
+    ) -> None:
+        self.passing_errors = 0
+        self.words = ""
+        self._cluster = cluster
+        self._topic = topic
+        self._properties = properties
+        self._clock = clock
+        self._unknown_topic_s = unknown_topic_s
+        self._away_since: float | None = None
+        self._unknown_since: float | None = None
+        self._probed_at = clock()
+
+    @property
+    def away_s(self) -> float | None:
+        return None if self._away_since is None else self._clock() - self._away_since
+
+    def note(self, error: KafkaError) -> BrokerRefusedError | None:
+        """Counts what may pass; returns what does not."""
+        fault = fault_of(error)
+        if fault is Fault.REFUSED:
+            return refusal(error, self._properties)
+        self.passing_errors += 1
+        self.words = f"{error.name()}: {redacted(error.str(), self._properties)}"
+        if fault is Fault.UNKNOWN_TOPIC:
+            self._unknown_since = self._unknown_since or self._clock()
+        elif error.code() == KafkaError._ALL_BROKERS_DOWN:
+            self._away_since = self._away_since or self._clock()
+        return None
+
+    def answered(self) -> None:
+        """A record or an assignment came: brokers and topic are there."""
+        self._away_since = self._unknown_since = None
+
+    def probe(self) -> BrokerRefusedError | None:
+        """Asks whether what was missing is back; an error once the topic has been missing for too long."""
+        if self._away_since is None and self._unknown_since is None:
+            return None
+        now = self._clock()
+        if now - self._probed_at < _PROBE_S:
+            return None
+        self._probed_at = now
+        try:
+            exists = self._cluster.topic_exists(_PROBE_TIMEOUT_S)
+        except TimeoutError:
+            return None
+        self._away_since = None
+        if exists:
+            self._unknown_since = None
+        elif self._unknown_since is not None and now - self._unknown_since >= self._unknown_topic_s:
+            where = f"at {address(self._properties)} for {now - self._unknown_since:.0f} s"
+            return BrokerRefusedError(f"topic {self._topic} is not there {where}: create it, or name another")
+        return None

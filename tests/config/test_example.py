@@ -1,0 +1,51 @@
+"""config/example.yaml says what the model says: every key, its default, its sentence; and it is valid."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from sfd_stream.config import load
+from sfd_stream.config.load import SECTIONS
+from sfd_stream.config.show import example, schema
+from sfd_stream.config.values import parse_size
+
+FOLDER = Path(__file__).parents[2] / "config"
+EXAMPLE = (FOLDER / "example.yaml").read_text()
+
+
+def test_the_example_is_fresh() -> None:
+    assert example() == EXAMPLE, "stale: sfd-stream config schema --example > config/example.yaml"
+
+
+def test_every_key_stands_there_with_its_default_and_its_sentence() -> None:
+    parsed = yaml.safe_load(EXAMPLE)
+    assert set(parsed) == {"kafka", *SECTIONS}
+    joined = re.sub(r"\n  # ", " ", EXAMPLE)
+    for section, model in SECTIONS.items():
+        assert set(parsed[section]) == set(model.model_fields)
+        for name, field in model.model_fields.items():
+            value = parse_size(parsed[section][name]) if name.endswith("_bytes") else parsed[section][name]
+            assert value == (field.examples[0] if field.examples else field.default), f"{section}.{name}"
+            assert field.description
+            assert field.description in joined, f"{section}.{name}"
+            assert field.description.endswith(".")
+
+
+@pytest.mark.parametrize("name", ["example.yaml", "local.yaml"])
+def test_the_files_are_right(name: str) -> None:
+    assert load(FOLDER / name, environ={}).settings.input.topic == "rows"
+
+
+def test_the_schema_knows_every_key_and_closes_every_section() -> None:
+    found = schema()
+    assert found["additionalProperties"] is False
+    assert set(found["properties"]) == {"kafka", *SECTIONS}
+    for model in SECTIONS.values():
+        section = found["$defs"][model.__name__]
+        assert section["additionalProperties"] is False
+        assert set(section["properties"]) == set(model.model_fields)
+        assert all("description" in field for field in section["properties"].values())

@@ -1,0 +1,76 @@
+"""docs/formats.md says what the code does: every example and every number on its page about rows."""
+
+from __future__ import annotations
+
+import ast
+import doctest
+import re
+from pathlib import Path
+
+import pytest
+
+from sfd_stream.wire import row_encode
+from sfd_stream.wire.hashing import signed_columns
+from sfd_stream.wire.rows import Columns, FixedColumns, HashedColumns, Reason, RowLimits, decode
+
+PAGE = (Path(__file__).parents[2] / "docs" / "formats.md").read_text(encoding="utf-8")
+EXAMPLES = re.findall(r"^```rows\n(.*?)^```$", PAGE, flags=re.DOTALL | re.MULTILINE)
+FEATURES = re.findall(r"^\| (`.*?`) \| (\d+) \| (-?\d+) \| (\d+) \| ([+-]) \|$", PAGE, flags=re.MULTILINE)
+
+
+def _parsed(example: str) -> tuple[bytes, Columns, str]:
+    comment = " ".join(line for line in example.splitlines() if line.startswith("#"))
+    body, expected = re.sub(r"^#.*$", "", example, flags=re.MULTILINE).split("->")
+    hashed = re.search(r"hashed to (\d+) columns with seed (\d+)", comment)
+    columns = HashedColumns(int(hashed[1]), int(hashed[2])) if hashed else FixedColumns(20)
+    return bytes.fromhex(body), columns, expected.strip()
+
+
+@pytest.mark.parametrize("crowd", [1, 50])
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_each_example_decodes_as_the_page_says(example: str, crowd: int) -> None:
+    message, columns, expected = _parsed(example)
+    batch = decode([message] * crowd, columns)
+    if expected in set(Reason):
+        assert [(number, error.reason) for number, error in batch.bad] == [(n, expected) for n in range(crowd)]
+        return
+    rows = [ast.literal_eval(row) for row in re.findall(r"\{.*?\}", expected)]
+    cuts = zip(batch.block.indptr[:-1], batch.block.indptr[1:], strict=True)
+    decoded = [
+        dict(zip(batch.block.indices[a:b].tolist(), batch.block.values[a:b].tolist(), strict=True)) for a, b in cuts
+    ]
+    assert decoded == rows * crowd
+    assert not batch.bad
+
+
+def test_the_page_has_an_example_of_every_reason() -> None:
+    assert {_parsed(example)[2] for example in EXAMPLES} >= set(Reason)
+    assert len(EXAMPLES) > 30
+
+
+def test_the_page_lists_just_the_reasons_there_are() -> None:
+    section = PAGE.split("### Bad messages")[1].split("###")[0]
+    assert set(re.findall(r"^\| `(\w+)` \|", section, flags=re.MULTILINE)) == set(Reason)
+
+
+@pytest.mark.parametrize(("cell", "seed", "_hash", "column", "sign"), FEATURES)
+def test_each_feature_has_the_column_of_the_page(cell: str, seed: str, _hash: str, column: str, sign: str) -> None:
+    features = [ast.literal_eval(text) for text in re.findall(r"`(.*?)`", cell)]
+    columns, signs = signed_columns(features, 1000, int(seed))
+    assert columns.tolist() == [int(column)] * len(features)
+    assert signs.tolist() == [float(sign + "1")] * len(features)
+    assert int(column) == abs(int(_hash)) % 1000
+
+
+def test_the_page_gives_the_default_limits() -> None:
+    limits = RowLimits()
+    assert limits.message_bytes_max == 16 * 2**20
+    assert f"| {limits.nnz_max:,} |" in PAGE
+    assert f"| {limits.rows_max:,} |" in PAGE
+    assert f"| {limits.string_bytes_max:,} |" in PAGE
+    assert len(FEATURES) == 7
+
+
+def test_the_examples_in_docstrings_run() -> None:
+    assert doctest.testmod(row_encode).attempted
+    assert not doctest.testmod(row_encode).failed
