@@ -1,4 +1,4 @@
-"""Partitions come and go: assign = claim and restore, revoke = a last checkpoint, lost = drop. Called from within `poll`.
+"""Partitions come and go: assign = claim and restore, revoke = a last checkpoint, lost = drop. Called within `poll`.
 
 Nothing here asks a broker or a store: claims and checkpoints run beside the loop, and only a revoke waits for them,
 within its budget, serving meanwhile what they ask.

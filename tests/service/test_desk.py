@@ -1,4 +1,4 @@
-"""The desk and the threads beside the loop: every answer reaches whoever asked, and nothing happens after it was given up."""
+"""The desk and the threads beside the loop: answers reach whoever asked; nothing happens once it was given up."""
 
 from __future__ import annotations
 

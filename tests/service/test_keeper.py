@@ -1,4 +1,4 @@
-"""The keeper on a store that fails: at whichever call, before or after its effect, the state is the same or another's."""
+"""The keeper on a store that fails: at whichever call, before or after its effect, nothing is lost or doubled."""
 
 from __future__ import annotations
 

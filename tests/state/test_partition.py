@@ -1,4 +1,4 @@
-"""A partition's state: stopped and restored at any point it goes on bit for bit, and a checkpoint writes only what is new."""
+"""A partition's state: stopped and restored anywhere it goes on bit for bit; a checkpoint writes only what is new."""
 
 from __future__ import annotations
 
@@ -69,8 +69,23 @@ class Shelf:
     @classmethod
     def empty(cls, shape: Shape) -> Shelf:
         genesis = Manifest(
-            1, 1, "n1", None, Kind.GENESIS, BINDING, 0, None, None, (), {}, shape.described(), StateId(1, 1), None, None, 0.0
-        )  # fmt: skip
+            number=1,
+            epoch=1,
+            nonce="n1",
+            parent=None,
+            kind=Kind.GENESIS,
+            binding=BINDING,
+            next_offset=0,
+            leader_epoch=None,
+            sketch=None,
+            buffer=(),
+            counters={},
+            parameters=shape.described(),
+            state_id=StateId(1, 1),
+            due=None,
+            published=None,
+            written_at_s=0.0,
+        )
         return cls(genesis)
 
     def write(self, frozen: Frozen, durable: Durable | None) -> Durable:
