@@ -25,12 +25,21 @@ TOPIC_ID_S = 5.0
 class Claims:
     """Made when the broker has told who it is."""
 
-    def __init__(self, plan: Plan, around: Surroundings, source: Source, desk: Desk, cluster_id: str) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        around: Surroundings,
+        source: Source,
+        desk: Desk,
+        cluster_id: str,
+        output_epoch: Callable[[int], int | None],
+    ) -> None:
         self._plan = plan
         self._around = around
         self._source = source
         self._desk = desk
         self._cluster_id = cluster_id
+        self._output_epoch = output_epoch
 
     def claim(self, tenure: Tenure, shape: Shape) -> PartitionState:
         """The partition's newest state, ours from now on."""
@@ -41,6 +50,9 @@ class Claims:
                 raise AbandonedError(keeper.where)
 
         def answer(question: Question) -> Any:
+            if isinstance(question, AskOutputEpoch):
+                return self._output_epoch(partition)
+
             def ask(_: float) -> Any:
                 return self._desk.ask(lambda: self._answer(partition, question), keeper.abandoned)
 
@@ -70,8 +82,6 @@ class Claims:
             case AskCommitted():
                 found = self._source.committed([partition], QUESTION_S)[partition]
                 return None if found is None else found.offset
-            case AskOutputEpoch():
-                return None  # no snapshots are published yet
 
     def _patiently(self, question: Callable[[float], T], check: Callable[[], None]) -> T:
         return patiently(question, clock=self._around.clock, give_up_s=self._plan.give_up_s, check=check)
