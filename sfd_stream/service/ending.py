@@ -10,6 +10,10 @@ from sfd_stream.service.rebalance import Tenures
 from sfd_stream.service.tenure import Tenure
 
 LOOK_EVERY_S = 0.2
+JOIN_S = 5.0
+"""A state that must be refused is found by whoever is assigned it, so commits alone are not believed at once. But where
+the group has nothing for a worker, KIP-848 never calls it: after this time others have the partitions."""
+
 _ASK_S = 0.5
 
 
@@ -43,11 +47,12 @@ class Ending:
         self._hands = hands
         self._clock = clock
         self._next_look_s = 0.0
+        self._asked_from_s = clock()
 
     def reached(self) -> bool:
         """Asked when the sketch has all that was read. Begins last checkpoints where only they are missing."""
         now = self._clock()
-        if now < self._next_look_s or not self._hands.tenures.joined:
+        if now < self._next_look_s or not (self._hands.tenures.joined or now - self._asked_from_s >= JOIN_S):
             return False
         self._next_look_s = now + LOOK_EVERY_S
         ours = self._hands.tenures.all()

@@ -47,6 +47,8 @@ HELD_BACK_AFTER = 4
 
 IO_THREADS = 8
 COMMIT_AGAIN_S = 1.0
+LEAVE_S, FLUSH_S = 5.0, 1.0
+"""At the end, after the last checkpoints: to commit and leave the group, and to get the last dead letters out."""
 
 
 class _StoppedError(Exception):
@@ -401,11 +403,11 @@ class Worker:
         """Last checkpoints (on_revoke), leave the group, and out. Nothing is waited for beyond the budget."""
         self.tenures.close()
         try:
-            self.source.close(2 * self.plan.revoke_budget_s)
+            self.source.close(self.plan.revoke_budget_s + LEAVE_S)
         finally:
             self.tenures.drop_where(lambda _: True)
             self._desk.close()
             if self.sink is not None:
-                self.sink.close(self.plan.revoke_budget_s)
+                self.sink.close(FLUSH_S)  # what no checkpoint waited for is met again
             self._sketching.shutdown(wait=False, cancel_futures=True)
             self._beside.shutdown(wait=False, cancel_futures=True)

@@ -26,7 +26,8 @@ from sfd_stream.service.logs import configure
 POINTS = (
     "before-List", "after-List", "before-Get", "after-Get", "before-GetMany", "after-GetMany",
     "before-CreateIfAbsent", "after-CreateIfAbsent", "before-Put", "after-Put", "before-Delete", "after-Delete",
-    "after-claim", "after-letters", "before-blobs", "after-manifest", "before-commit", "after-commit",
+    "after-claim", "after-letters", "before-blobs", "after-manifest",
+    "before-publish", "after-publish", "before-commit", "after-commit",
 )  # fmt: skip
 
 
