@@ -63,7 +63,7 @@ def reset(
     place: PlaceArgument,
     to: Annotated[
         str,
-        typer.Option("--to", metavar="earliest|latest|OFFSET", help="Where to read from; an offset needs no broker."),
+        typer.Option("--to", metavar="earliest|latest|OFFSET", help="Where to read from."),
     ],
     config: ConfigOption = None,
     overrides: SetOption = None,
@@ -114,7 +114,10 @@ def prune(config: ConfigOption = None, overrides: SetOption = None, as_json: Jso
 
 
 def _start_of(settings: "Settings", place: "Place", to: str) -> "Start":
-    """An offset is taken as it is; for `earliest` and `latest` the broker is asked, and the topic's id is pinned."""
+    """An offset is taken as it is; for `earliest` and `latest` the broker is asked, and the topic's id is pinned.
+
+    Where snapshots are published it is asked in any case: readers must not take what is to come for old.
+    """
     from sfd_stream.cli.wiring import shape_of
     from sfd_stream.state.manifest import Binding
     from sfd_stream.state.repair import Start
@@ -144,13 +147,16 @@ def _ask_broker(settings: "Settings", place: "Place") -> tuple[Any, int, int]:
         low, high = cluster.watermarks(place.partition, BROKER_TIMEOUT_S)
         ids = cluster.cluster_id(BROKER_TIMEOUT_S), cluster.topic_id(BROKER_TIMEOUT_S)
     except TimeoutError as error:
-        raise BrokerRefusedError(f"{error}; with --to OFFSET no broker is needed") from None
+        words = "" if settings.snapshot.topic is not None else "; with --to OFFSET no broker is needed"
+        raise BrokerRefusedError(f"{error}{words}") from None
     return Binding(*ids, place.group, place.topic, place.partition), low, high
 
 
-def _output_epoch(_: "Settings", __: "Place") -> int | None:
-    """The highest epoch that readers of the output topic have seen; nothing is published yet."""
-    return None
+def _output_epoch(settings: "Settings", place: "Place") -> int | None:
+    """The highest epoch that readers of the output topic have seen: they would drop what comes under a lower one."""
+    from sfd_stream.cli.wiring import output_epoch
+
+    return output_epoch(settings, place.topic, place.partition)
 
 
 # -- words -----------------------------------------------------------------------------------------------

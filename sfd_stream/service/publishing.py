@@ -63,6 +63,13 @@ class Publishing:
         )
         return encode_snapshot(snapshot)
 
+    def advice(self, message_bytes: int) -> str:
+        """For a message that the broker found too large."""
+        return (
+            f"topic {self.topic} takes no message of {message_bytes:,} bytes: raise its max.message.bytes,"
+            " or lower snapshot.inline_max_bytes"
+        )
+
     def message(self, encoded: bytes, due: SnapshotRef) -> Message:
         """The bytes themselves, or where they rest if they are too large for a message."""
         if len(encoded) <= self.inline_max_bytes:

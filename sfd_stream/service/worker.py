@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 from sfd_stream.errors import BrokerRefusedError, FencedError, SfdError, StoreRefusedError, TooManyBadMessagesError
 from sfd_stream.kafka.dead_letters import BadMessageGauge, DeadLetters
 from sfd_stream.kafka.records import PartitionBatch, Start
-from sfd_stream.kafka.sink import Sink
+from sfd_stream.kafka.sink import TOO_LARGE, Sink
 from sfd_stream.kafka.source import Source
 from sfd_stream.service.beside import Beside
 from sfd_stream.service.desk import Desk, DeskClosedError
@@ -49,6 +49,9 @@ HELD_BACK_AFTER = 4
 IO_THREADS = 8
 QUESTION_S = 0.5
 """So long a question to the broker may hold up the loop; whoever asks asks again."""
+
+LOOK_MIN_S, LOOK_MAX_S = 0.002, 0.1
+"""How often a delivery report is looked for: at first often, then, when it does not come, seldom."""
 
 TOPIC_ID_S = 5.0
 COMMIT_AGAIN_S = 1.0
@@ -273,17 +276,19 @@ class Worker:
         keeper.check_owner()
         self.around.reach("before-publish")
         key, value, headers = publishing.message(snapshot, due)
-        ticket = None
+        ticket, look_s = None, LOOK_MIN_S
         while ticket is None or not ticket.done:
             if ticket is None:
                 ticket = self._ask(tenure, lambda: sink.publish(publishing.topic, key, value, headers))
-            if tenure.keeper.abandoned.wait(0.002):
+            if tenure.keeper.abandoned.wait(look_s):
                 raise AbandonedError
+            look_s = min(2 * look_s, LOOK_MAX_S)
         self.around.reach("after-publish")
         if ticket.delivered:
             keeper.published = due
         else:
-            self.log.warning("snapshot not published: it stays due", partition=tenure.partition, reason=ticket.error)
+            reason = publishing.advice(len(value)) if ticket.error == TOO_LARGE else ticket.error
+            self.log.warning("snapshot not published: it stays due", partition=tenure.partition, reason=reason)
 
     def _begin_again(self, tenure: Tenure) -> None:
         """The newest snapshot once more, under its own id."""
@@ -381,6 +386,7 @@ class Worker:
     def _begin_reading(self, tenure: Tenure, state: PartitionState) -> None:
         tenure.state, tenure.columns = state, state.columns
         tenure.snapshot_at = self.around.clock()
+        tenure.unseen = tenure.keeper.has_unseen_state
         self.source.begin(tenure.partition, Start(state.next_offset, state.leader_epoch))
         if self._stalled:
             self.source.pause([tenure.partition])
