@@ -8,10 +8,7 @@ from collections.abc import Callable
 from confluent_kafka.admin import AdminClient
 
 from sfd_stream.config.model import Settings
-from sfd_stream.errors import BrokerRefusedError
-from sfd_stream.kafka.cluster import Cluster
 from sfd_stream.kafka.dead_letters import BadMessageGauge, DeadLetters
-from sfd_stream.kafka.faults import Hooks
 from sfd_stream.kafka.properties import admin_properties, for_consumer
 from sfd_stream.kafka.sink import Sink
 from sfd_stream.kafka.source import Source
@@ -37,9 +34,6 @@ MESSAGE_MAX_DEFAULT, MESSAGE_OVERHEAD_BYTES = 1_000_000, 65_536
 
 GROWING_START = 1024
 """Columns that a growing matrix begins with where sketch.d does not say."""
-
-ASK_S = 30.0
-"""So long a question to the broker may take that must be answered before anything begins."""
 
 READERS = 8
 """Blobs of a state that are read side by side."""
@@ -129,7 +123,7 @@ def worker_of(settings: Settings, *, until_end: bool, reach: Callable[[str], Non
         get_logger(),
         publishing,
         prepare=lambda: make_output_topic(settings),
-        output_epoch=lambda partition: output_epoch(settings, settings.input.topic, partition),
+        output_epoch=lambda partition: output_epoch(settings, partition),
     )
     return worker, Source(settings.kafka, settings.input.topic, worker.tenures)
 
@@ -170,25 +164,18 @@ def make_output_topic(settings: Settings) -> None:
     ensure_topic(AdminClient(admin_properties(settings.kafka)), given.topic, None, sleep=time.sleep, config=config)
 
 
-def output_epoch(settings: Settings, topic: str, partition: int) -> int | None:
+def output_epoch(settings: Settings, partition: int) -> int | None:
     """The highest epoch that the output topic shows for a partition: a state begun anew must be above it."""
     given = settings.snapshot
-    if given.topic is None or not _exists(settings, given.topic):
+    if given.topic is None:
         return None
     properties = {key: value for key, value in for_consumer(settings.kafka).items() if not key.startswith("group.")}
     bootstrap = str(properties.pop("bootstrap.servers"))
-    key = SnapshotId(None, settings.group, topic, partition, 0, 0).key
+    key = SnapshotId(None, settings.group, settings.input.topic, partition, 0, 0).key
     with SnapshotReader(bootstrap, given.topic, group=settings.group, **properties) as reader:
         reader.refresh()
         found = reader.ids.get(key)
     return None if found is None else found.epoch
-
-
-def _exists(settings: Settings, topic: str) -> bool:
-    try:
-        return Cluster(admin_properties(settings.kafka), topic, Hooks()).topic_exists(ASK_S)
-    except TimeoutError as error:
-        raise BrokerRefusedError(f"{error}: what it shows of {topic} must be known before a state begins") from None
 
 
 def _letters_for(settings: Settings, sink: Sink | None) -> Callable[[str | None], DeadLetters] | None:
