@@ -68,8 +68,6 @@ def _topics(settings: Settings) -> Iterator[Problem]:
 
 def _snapshots(settings: Settings) -> Iterator[Problem]:
     snapshot = settings.snapshot
-    if snapshot.delivery == "transactional":
-        yield Problem(("snapshot.delivery",), "can't be transactional yet: leave it out, or set it to idempotent")
     if snapshot.topic is None:
         # A file may spell out every default; only what was changed shows that snapshots are wanted.
         for name, field in type(snapshot).model_fields.items():

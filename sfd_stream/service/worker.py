@@ -19,11 +19,13 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from sfd_stream.errors import BrokerRefusedError, FencedError, SfdError, StoreRefusedError, TooManyBadMessagesError
+from sfd_stream.kafka.commits import Committed
 from sfd_stream.kafka.dead_letters import BadMessageGauge, DeadLetters
 from sfd_stream.kafka.records import PartitionBatch, Start
-from sfd_stream.kafka.sink import TOO_LARGE, Sink
+from sfd_stream.kafka.sink import TOO_LARGE, Sink, Ticket
 from sfd_stream.kafka.source import Source
 from sfd_stream.service.beside import Beside
+from sfd_stream.service.courier import Courier
 from sfd_stream.service.desk import Desk, DeskClosedError
 from sfd_stream.service.ending import Ending
 from sfd_stream.service.keeper import AbandonedError, Surroundings
@@ -55,6 +57,7 @@ LOOK_MIN_S, LOOK_MAX_S = 0.002, 0.1
 
 TOPIC_ID_S = 5.0
 COMMIT_AGAIN_S = 1.0
+STABLE_S = 2.0
 
 
 class _StoppedError(Exception):
@@ -73,6 +76,7 @@ class Worker:
         gauge: BadMessageGauge,
         log: Log,
         publishing: Publishing | None = None,
+        courier_for: Callable[[Worker], Courier] | None = None,
         prepare: Callable[[], None] = lambda: None,
         output_epoch: Callable[[int], int | None] = lambda _: None,
     ) -> None:
@@ -87,6 +91,7 @@ class Worker:
         self.tenures = Tenures(self)
         self.source: Source  # set by `run`: the source needs its listener first
         self.letters: DeadLetters | None = None
+        self.courier = None if courier_for is None else courier_for(self)
         self._letters_for = letters_for
         self._prepare = prepare
         self._output_epoch = output_epoch
@@ -249,10 +254,13 @@ class Worker:
         snapshot = self._encode(tenure, frozen, binding) if show else None
         manifest = keeper.make_durable(frozen, binding, snapshot)  # durable before visible,
         reach("after-manifest")
+        if self.courier is not None:
+            self.courier.deliver(tenure, snapshot)  # visible and forgotten at once
+            return manifest
         if snapshot is not None:
             self._publish(tenure, snapshot)  # visible before forgotten
         reach("before-commit")
-        self._ask(tenure, lambda: self._commit(tenure, manifest.next_offset))
+        self.ask(tenure, lambda: self._commit(tenure, manifest.next_offset))
         reach("after-commit")
         return manifest
 
@@ -274,12 +282,16 @@ class Worker:
         due = keeper.manifest.due
         assert due is not None
         keeper.check_owner()
-        self.around.reach("before-publish")
         key, value, headers = publishing.message(snapshot, due)
+
+        def hand_over() -> Ticket | None:
+            self.around.reach("before-publish")
+            return sink.publish(publishing.topic, key, value, headers)
+
         ticket, look_s = None, LOOK_MIN_S
         while ticket is None or not ticket.done:
             if ticket is None:
-                ticket = self._ask(tenure, lambda: sink.publish(publishing.topic, key, value, headers))
+                ticket = self.ask(tenure, hand_over)
             if tenure.keeper.abandoned.wait(look_s):
                 raise AbandonedError
             look_s = min(2 * look_s, LOOK_MAX_S)
@@ -291,16 +303,19 @@ class Worker:
             self.log.warning("snapshot not published: it stays due", partition=tenure.partition, reason=reason)
 
     def _begin_again(self, tenure: Tenure) -> None:
-        """The newest snapshot once more, under its own id."""
+        """The newest snapshot once more, under its own id; or, in transactions, what could not be delivered."""
         tenure.snapshot_at = self.around.clock()
-        tenure.job = self._beside.submit(lambda: self._publish(tenure, tenure.keeper.snapshot_bytes()))
+        if self.courier is not None:
+            tenure.job = self._beside.submit(self.courier.deliver, tenure)
+        else:
+            tenure.job = self._beside.submit(lambda: self._publish(tenure, tenure.keeper.snapshot_bytes()))
 
     def _await_letters(self, tenure: Tenure, next_offset: int) -> None:
         """No offset is passed before every bad message below it is safely in the dead-letter topic."""
         letters = self.letters
         if letters is None:
             return
-        while not self._ask(tenure, lambda: letters.acknowledged(tenure.partition, next_offset)):
+        while not self.ask(tenure, lambda: letters.acknowledged(tenure.partition, next_offset)):
             if tenure.keeper.abandoned.wait(0.01):
                 raise AbandonedError
 
@@ -390,7 +405,8 @@ class Worker:
         self.source.begin(tenure.partition, Start(state.next_offset, state.leader_epoch))
         if self._stalled:
             self.source.pause([tenure.partition])
-        self._commit(tenure, state.next_offset)  # so that lag is known from the start
+        if self.courier is None:
+            self._commit(tenure, state.next_offset)  # so that lag is known from the start
         manifest = tenure.keeper.manifest
         assert manifest is not None
         self.log.info(
@@ -419,7 +435,7 @@ class Worker:
         def answer(question: Question) -> Any:
             if isinstance(question, AskOutputEpoch):
                 return self._output_epoch(partition)
-            return self._patiently(lambda _: self._ask(tenure, lambda: self._answer(partition, question)))
+            return self._patiently(lambda _: self.ask(tenure, lambda: self._answer(partition, question)))
 
         def binding(timeout_s: float) -> Binding:
             topic_id = self.source.topic_id(timeout_s)
@@ -427,9 +443,11 @@ class Worker:
 
         state = keeper.claim(self._patiently(binding, keeper.abandoned.is_set), shape, self.plan.start, answer)
         self.around.reach("after-claim")
-        if self.publishing is not None and keeper.unpublished is not None:
+        if self.courier is not None:
+            self.courier.deliver(tenure, keeper.unpublished)
+        elif self.publishing is not None and keeper.unpublished is not None:
             self._publish(tenure, keeper.unpublished)  # what the last owner left due, under its own id
-            keeper.unpublished = None
+        keeper.unpublished = None
         return state
 
     def _answer(self, partition: int, question: Question) -> Any:
@@ -440,7 +458,8 @@ class Worker:
                 found = self.source.committed([partition], QUESTION_S)[partition]
                 return None if found is None else found.offset
 
-    def _ask(self, tenure: Tenure, question: Callable[[], T]) -> T:
+    def ask(self, tenure: Tenure, question: Callable[[], T]) -> T:
+        """At the desk: answered by the loop's thread, and only while the partition is ours."""
         return self._desk.ask(question, tenure.keeper.abandoned)
 
     def _patiently(self, question: Callable[[float], T], given_up: Callable[[], bool] | None = None) -> T:
@@ -455,6 +474,19 @@ class Worker:
                     raise _StoppedError from None
                 if self.around.clock() >= deadline:
                     raise BrokerRefusedError(f"{error}, and not for {self.plan.give_up_s:g} s") from None
+
+    # For the courier
+
+    def membership(self) -> bytes | None:
+        return self.source.membership()
+
+    def stable_committed(self, tenure: Tenure) -> Committed | None:
+        """Beside the loop: while a transaction is open on it, this takes as long as that may be open."""
+        partition, given_up = tenure.partition, tenure.keeper.abandoned.is_set
+        return self._patiently(lambda _: self.source.stable_committed(partition, STABLE_S), given_up)
+
+    def note_commit(self, partition: int, next_offset: int) -> None:
+        self.source.note_commit(partition, next_offset)
 
     # For rebalances and the end
 
@@ -479,6 +511,8 @@ class Worker:
         finally:
             self.tenures.drop_where(lambda _: True)
             self._desk.close()
+            if self.courier is not None:
+                self.courier.close()
             if self.sink is not None:
                 self.sink.close(self.plan.revoke_budget_s)
             self._sketching.shutdown(wait=False, cancel_futures=True)

@@ -29,7 +29,7 @@ POINTS = (
     "before-CreateIfAbsent", "after-CreateIfAbsent", "before-Put", "after-Put", "before-Delete", "after-Delete",
     "after-claim", "after-letters", "before-blobs", "after-manifest", "before-commit", "after-commit",
 )  # fmt: skip
-SHOW_POINTS = ("before-publish", "after-publish")
+SHOW_POINTS = ("before-publish", "before-transaction", "after-offsets", "before-end", "after-publish")
 """Passed only where snapshots are published."""
 
 
