@@ -9,7 +9,6 @@ abort what the old one began. Blocking; one thread owns it.
 
 from __future__ import annotations
 
-import functools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -17,14 +16,14 @@ from typing import Any, NamedTuple
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from sfd_stream.errors import BrokerRefusedError
-from sfd_stream.kafka.faults import Fault, Hooks, error_of, fault_of, refusal, refuse_settings
+from sfd_stream.kafka.faults import Hooks, error_of, lasts, refusal, refuse_settings
 from sfd_stream.kafka.properties import producer_properties, redacted
 from sfd_stream.kafka.sink import TOO_LARGE, is_too_large
 
 TIMEOUT_MS = 10_000
 """So long a transaction may be open: what a worker that was killed leaves open holds up its successor for this long."""
 
-_TURN_S = 5.0
+_TURN_S, _LOOK_S = 5.0, 0.1
 
 
 class Offset(NamedTuple):
@@ -114,22 +113,35 @@ class TransactionalSink:
         return self._producer
 
     def _send(self, producer: Producer, messages: Sequence[Outgoing], deadline: float) -> None:
-        failures: list[str] = []
-        report = functools.partial(self._report, failures)
+        """Each is acknowledged before this returns; by `poll`, which alone raises cleanly what is fatal."""
+        failures: list[KafkaError] = []
         for message in messages:
-            headers: list[tuple[str, str | bytes | None]] = list(message.headers)
-            producer.produce(message.topic, message.value, message.key, on_delivery=report, headers=headers)
+            self._produce(producer, message, failures)
         while len(producer) and not failures and self._clock() < deadline:
-            producer.flush(_TURN_S)
-        if failures:
-            raise NotCommittedError(failures[0], certain=False)
-
-    def _report(self, failures: list[str], error: KafkaError | None, _: Message[Any, Any]) -> None:
-        if error is None:
+            producer.poll(_LOOK_S)
+        if not failures:
             return
-        failures.append(TOO_LARGE if is_too_large(error) else self._words(error))
-        if fault_of(error) is Fault.REFUSED and not is_too_large(error):
-            self._failure = self._failure or refusal(error, self._properties)
+        if lasts(failures[0]):
+            self._failure = self._failure or refusal(failures[0], self._properties)
+        raise NotCommittedError(TOO_LARGE if is_too_large(failures[0]) else self._words(failures[0]), certain=False)
+
+    def _produce(self, producer: Producer, message: Outgoing, failures: list[KafkaError]) -> None:
+        def report(error: KafkaError | None, _: Message[Any, Any]) -> None:
+            if error is not None:
+                failures.append(error)
+
+        headers: list[tuple[str, str | bytes | None]] = list(message.headers)
+        while not failures:
+            try:
+                producer.produce(message.topic, message.value, message.key, on_delivery=report, headers=headers)
+            except BufferError:
+                producer.poll(_LOOK_S)
+            except KafkaException as exception:
+                if not is_too_large(error_of(exception)):
+                    raise
+                failures.append(error_of(exception))
+            else:
+                return
 
     def _insist(self, step: Callable[[float], Any], deadline: float) -> None:
         """A step that timed out or met a passing fault is taken again; each can be, by librdkafka's contract."""
@@ -143,48 +155,32 @@ class TransactionalSink:
                 return
 
     def _not_committed(self, error: KafkaError) -> Exception:
-        if error.txn_requires_abort():
-            certain = self._abort()
-        else:
-            self._producer, certain = None, False
+        certain = error.txn_requires_abort() and self._abort()
+        self._producer = None
         if self._failure is not None:
             return self._failure
-        if _is_refused(error):
+        if lasts(error):
             return refusal(error, self._properties)
         return NotCommittedError(self._words(error), certain=certain)
 
     def _abort(self) -> bool:
-        """Says whether it is certain that nothing will be seen; else the producer is given up."""
-        producer, deadline = self._producer, self._clock() + TIMEOUT_MS / 1000
+        """Says whether it is certain that nothing will be seen. The producer has done its service in any case:
+        what an abort purges of its queues may be of the transaction after it.
+        """
+        producer, self._producer = self._producer, None
         if producer is None:
             return False
         try:
-            self._insist(producer.abort_transaction, deadline)
+            self._insist(producer.abort_transaction, self._clock() + TIMEOUT_MS / 1000)
         except KafkaException:
-            self._producer = None
             return False
         if self._failure is not None:
             raise self._failure
         return True
 
     def _on_error(self, error: KafkaError) -> None:
-        if _is_refused(error):
+        if lasts(error):  # a fence or another fatal error only makes a new producer
             self._failure = self._failure or refusal(error, self._properties)
 
     def _words(self, error: KafkaError) -> str:
         return f"{error.name()}: {redacted(error.str(), self._properties)}"
-
-
-def _is_refused(error: KafkaError) -> bool:
-    """Rights and settings; a fence, though fatal to the producer, only makes a new one."""
-    return fault_of(error) is Fault.REFUSED and not (error.fatal() and error.code() in _FENCES | {KafkaError._FATAL})
-
-
-_FENCES = {
-    KafkaError._FENCED,
-    KafkaError.PRODUCER_FENCED,
-    KafkaError.INVALID_PRODUCER_EPOCH,
-    KafkaError.INVALID_PRODUCER_ID_MAPPING,
-    KafkaError.INVALID_TXN_STATE,
-    KafkaError.UNKNOWN_PRODUCER_ID,
-}

@@ -79,6 +79,10 @@ class Courier:
         self._waiting: list[_Parcel] = []
         self._thread = Beside(1, "deliver")
 
+    def __len__(self) -> int:
+        """How many wait for a transaction."""
+        return len(self._waiting)
+
     def deliver(self, tenure: Tenure, snapshot: bytes | None = None) -> None:
         """The newest manifest's offset, and with it the snapshot that is due and was not seen.
 

@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourceType,
+)
+
 from sfd_stream.cli.wiring import store_of
+from sfd_stream.errors import BrokerRefusedError, NoSnapshotError
 from sfd_stream.kafka.records import Record
 from sfd_stream.kafka.tail import Tail
 from sfd_stream.reader.reader import SnapshotReader
@@ -15,7 +24,6 @@ from sfd_stream.wire.snapshots import Reference, Snapshot, decode_message, resol
 from tests.parts.kafka import Broker
 from tests.service.runs import Run
 
-OFTEN = {"every_s": 0.2}
 SELDOM = {"every_s": 3600.0}
 
 
@@ -77,3 +85,17 @@ def order_of(state_id: Any) -> tuple[int, int]:
 def snapshot_in(run: Run, shown: Shown) -> Snapshot:
     found = decode_message(shown.value)
     return resolve(found, blob_bytes(run, shown)) if isinstance(found, Reference) else found
+
+
+def shown_rows(run: Run, topic: str) -> dict[int, int]:
+    """By partition; none while there is no snapshot, or the worker has not made the topic yet."""
+    try:
+        return {snapshot.id.partition: snapshot.sketch.rows for snapshot in latest(run, topic)}
+    except (NoSnapshotError, BrokerRefusedError):
+        return {}
+
+
+def set_config(broker: Broker, topic: str, config: Mapping[str, str]) -> None:
+    entries = [ConfigEntry(k, v, incremental_operation=AlterConfigOpType.SET) for k, v in config.items()]
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
+    broker.admin.incremental_alter_configs([resource])[resource].result(30)

@@ -11,11 +11,11 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+from confluent_kafka.admin import ConfigResource, ResourceType
 
 from sfd_stream.cli import main
 from sfd_stream.cli.wiring import worker_of
-from sfd_stream.errors import BrokerRefusedError, NoSnapshotError, RefusedStateError
+from sfd_stream.errors import RefusedStateError
 from sfd_stream.reader.reader import SnapshotReader
 from sfd_stream.service.publishing import Publishing
 from sfd_stream.state.manifest import Kind
@@ -24,7 +24,17 @@ from sfd_stream.wire.snapshots import Reference, decode_message
 from tests.parts.kafka import Broker
 from tests.service.conftest import MakeRun
 from tests.service.runs import Companion, Rows, Run, assert_counts
-from tests.service.shown import SELDOM, all_shown, blob_bytes, latest, order_of, output_topic, snapshot_in
+from tests.service.shown import (
+    SELDOM,
+    all_shown,
+    blob_bytes,
+    latest,
+    order_of,
+    output_topic,
+    set_config,
+    shown_rows,
+    snapshot_in,
+)
 
 NO_CHECKPOINTS = {"every_rows": 10**9, "every_s": 3600.0}
 
@@ -33,22 +43,6 @@ def config_of(broker: Broker, topic: str) -> dict[str, str]:
     resource = ConfigResource(ResourceType.TOPIC, topic)
     found = broker.admin.describe_configs([resource])[resource].result(30)
     return {name: entry.value for name, entry in found.items()}
-
-
-def set_config(broker: Broker, topic: str, **config: str) -> None:
-    entries = [
-        ConfigEntry(k.replace("_", "."), v, incremental_operation=AlterConfigOpType.SET) for k, v in config.items()
-    ]
-    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
-    broker.admin.incremental_alter_configs([resource])[resource].result(30)
-
-
-def shown_rows(run: Run, topic: str) -> dict[int, int]:
-    """By partition; none while there is no snapshot, or the worker has not made the topic yet."""
-    try:
-        return {snapshot.id.partition: snapshot.sketch.rows for snapshot in latest(run, topic)}
-    except (NoSnapshotError, BrokerRefusedError):
-        return {}
 
 
 # What is in them
@@ -219,7 +213,7 @@ def test_a_failed_publication_stays_due_and_the_stream_goes_on(kafka: Broker, ma
     worker.until(lambda: len({m.due.id for m in run.manifests(0) if m.due is not None}) > 1, "trying again")
     assert tenure.keeper.owes_snapshot
     assert not [shown for shown in all_shown(kafka, shows) if snapshot_in(run, shown).sketch.rows]
-    set_config(kafka, shows, max_message_bytes="2000000")
+    set_config(kafka, shows, {"max.message.bytes": "2000000"})
     worker.until(lambda: shown_rows(run, shows) == {0: 2000}, "what was due")
     worker.stop()
 
@@ -231,7 +225,7 @@ def test_until_the_end_a_failed_publication_is_waited_for(kafka: Broker, make_ru
     run = make_run(kafka, topic)
     worker = run.begin(until_end=True, snapshot={"topic": shows, "every_s": 0.3})
     worker.until(lambda: run.durable_offset(0) == 50 and run.newest(0).due, "the end")
-    set_config(kafka, shows, max_message_bytes="2000000")
+    set_config(kafka, shows, {"max.message.bytes": "2000000"})
     assert worker.end() is None
     assert shown_rows(run, shows) == {0: 1000}
 
