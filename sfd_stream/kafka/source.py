@@ -350,7 +350,10 @@ class Source:
         return self._cluster.cluster_id(timeout_s)
 
     def topic_id(self, timeout_s: float) -> str | None:
-        """Asked anew each time: a topic deleted and made again has another. None on the built-in broker."""
+        """Asked anew each time: a topic deleted and made again has another. None on the built-in broker.
+
+        The one question that any thread may ask: it goes to a client of its own.
+        """
         return self._cluster.topic_id(timeout_s)
 
     def member_id(self) -> str:

@@ -24,6 +24,7 @@ from sfd_stream.kafka.commits import Committed
 from sfd_stream.kafka.sink import TOO_LARGE
 from sfd_stream.kafka.transactions import NotCommittedError, Offset, Outgoing, TransactionalSink
 from sfd_stream.service.beside import Beside
+from sfd_stream.service.claims import patiently
 from sfd_stream.service.keeper import AbandonedError, Surroundings
 from sfd_stream.service.publishing import Publishing
 from sfd_stream.service.tenure import Log, Plan, Tenure
@@ -31,6 +32,7 @@ from sfd_stream.state.manifest import Manifest, StateId
 
 T = TypeVar("T")
 
+STABLE_S = 2.0
 PAUSES_S = (0.1, 0.3, 1.0)
 """Between tries; after the last one it stays due, and the stream goes on."""
 
@@ -47,6 +49,14 @@ def state_id_in(metadata: str) -> StateId | None:
     return None if found is None else StateId(int(found[1]), int(found[2]))
 
 
+class Group(Protocol):
+    """The part of a source that is used."""
+
+    def membership(self) -> bytes | None: ...
+    def stable_committed(self, partition: int, timeout_s: float) -> Committed | None: ...
+    def note_commit(self, partition: int, next_offset: int) -> None: ...
+
+
 class Host(Protocol):
     """What is needed of the worker."""
 
@@ -54,10 +64,9 @@ class Host(Protocol):
     around: Surroundings
     log: Log
 
+    @property
+    def source(self) -> Group: ...
     def ask(self, tenure: Tenure, question: Callable[[], T]) -> T: ...
-    def membership(self) -> bytes | None: ...
-    def stable_committed(self, tenure: Tenure) -> Committed | None: ...
-    def note_commit(self, partition: int, next_offset: int) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -97,7 +106,7 @@ class Courier:
                 tenure.settled = tenure.settled and error.certain
                 reason = self._publishing.advice(len(snapshot or b"")) if error.reason == TOO_LARGE else error.reason
             if tenure.keeper.abandoned.wait(pause_s):
-                raise AbandonedError
+                raise AbandonedError(tenure.keeper.where)
         self._host.log.warning("snapshot and offset not delivered: due", partition=tenure.partition, reason=reason)
 
     def close(self) -> None:
@@ -111,7 +120,7 @@ class Courier:
         manifest = keeper.manifest
         assert manifest is not None
         if tenure.delivered != manifest.state_id:
-            membership = self._host.ask(tenure, self._host.membership)
+            membership = self._host.ask(tenure, self._host.source.membership)
             if membership is None:
                 return False
             keeper.check_owner()
@@ -119,14 +128,14 @@ class Courier:
             self._carry(_Parcel(membership, self._offset(manifest), self._message(tenure, manifest, snapshot)))
             self._seen(tenure, manifest)
             reach("after-publish")
-        self._host.ask(tenure, lambda: self._host.note_commit(tenure.partition, manifest.next_offset))
+        self._host.ask(tenure, lambda: self._host.source.note_commit(tenure.partition, manifest.next_offset))
         return True
 
     def _settle(self, tenure: Tenure) -> None:
         """What was seen, by the committed id; asked until no transaction is open on it any more."""
         manifest = tenure.keeper.manifest
         assert manifest is not None
-        found = self._host.stable_committed(tenure)
+        found = self._committed(tenure)
         seen = None if found is None else state_id_in(found.metadata)
         if seen is not None and seen > manifest.state_id:
             seen = None  # of a chain that is no more: what is durable comes before what is seen
@@ -135,6 +144,19 @@ class Courier:
         same = found is not None and found.offset == manifest.next_offset
         tenure.delivered = seen if same else None
         tenure.settled = True
+
+    def _committed(self, tenure: Tenure) -> Committed | None:
+        """Asked beside the loop: it takes as long as a transaction may be open."""
+        host, keeper = self._host, tenure.keeper
+
+        def check() -> None:
+            if keeper.abandoned.is_set():
+                raise AbandonedError(keeper.where)
+
+        def ask(_: float) -> Committed | None:
+            return host.source.stable_committed(tenure.partition, STABLE_S)
+
+        return patiently(ask, clock=host.around.clock, give_up_s=host.plan.give_up_s, check=check)
 
     def _seen(self, tenure: Tenure, manifest: Manifest) -> None:
         tenure.delivered = manifest.state_id

@@ -5,7 +5,7 @@
      └─ rebalances: assign = claim and restore, revoke = last checkpoint, lost = drop      (rebalance.py)
 
 One thread, the loop's, owns the consumer, the producer and the table of tenures. The sketching thread owns the states.
-Checkpoints and claims run on a few more, one at a time for a partition; what they need of the loop they ask its desk.
+Checkpoints and claims run on a few more, one at a time for a partition; what they need of it they ask at its desk.
 """
 
 from __future__ import annotations
@@ -15,27 +15,26 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotYetError
-from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from sfd_stream.errors import BrokerRefusedError, FencedError, SfdError, StoreRefusedError, TooManyBadMessagesError
-from sfd_stream.kafka.commits import Committed
+from sfd_stream.errors import BrokerRefusedError, FencedError, SfdError, StoreRefusedError
 from sfd_stream.kafka.dead_letters import BadMessageGauge, DeadLetters
 from sfd_stream.kafka.records import PartitionBatch, Start
-from sfd_stream.kafka.sink import TOO_LARGE, Sink, Ticket
+from sfd_stream.kafka.sink import Sink
 from sfd_stream.kafka.source import Source
 from sfd_stream.service.beside import Beside
+from sfd_stream.service.claims import TOPIC_ID_S, Claims, patiently
 from sfd_stream.service.courier import Courier
 from sfd_stream.service.desk import Desk, DeskClosedError
 from sfd_stream.service.ending import Ending
+from sfd_stream.service.intake import Intake
 from sfd_stream.service.keeper import AbandonedError, Surroundings
+from sfd_stream.service.publisher import Publisher
 from sfd_stream.service.publishing import Publishing
 from sfd_stream.service.rebalance import Tenures
 from sfd_stream.service.tenure import Log, Plan, Progress, Tenure
 from sfd_stream.state.manifest import Binding, Manifest
 from sfd_stream.state.partition import Frozen, PartitionState, Shape
-from sfd_stream.state.steps import AskCommitted, AskLog, AskOutputEpoch, LogFacts, Question
-from sfd_stream.wire.rows import decode
 
 T = TypeVar("T")
 
@@ -49,15 +48,7 @@ HELD_BACK_AFTER = 4
 """So many checkpoints' rows may wait for a store that is away before reading pauses."""
 
 IO_THREADS = 8
-QUESTION_S = 0.5
-"""So long a question to the broker may hold up the loop; whoever asks asks again."""
-
-LOOK_MIN_S, LOOK_MAX_S = 0.002, 0.1
-"""How often a delivery report is looked for: at first often, then, when it does not come, seldom."""
-
-TOPIC_ID_S = 5.0
 COMMIT_AGAIN_S = 1.0
-STABLE_S = 2.0
 
 
 class _StoppedError(Exception):
@@ -84,17 +75,19 @@ class Worker:
         self.publishing = publishing
         self.around = around
         self.sink = sink
-        self.gauge = gauge
         self.log = log
         self.progress = Progress()
         self.on_turn: Callable[[], None] = lambda: None
         self.tenures = Tenures(self)
         self.source: Source  # set by `run`: the source needs its listener first
-        self.letters: DeadLetters | None = None
-        self.courier = None if courier_for is None else courier_for(self)
+        self._intake = Intake(plan.topic, plan.limits, gauge, around.wall_clock)
+        self._publisher = None if sink is None or publishing is None else Publisher(self, sink, publishing)
+        self._courier = courier_for(self) if courier_for is not None else None
         self._letters_for = letters_for
         self._prepare = prepare
         self._output_epoch = output_epoch
+        self._partitions = 0
+        self._claims: Claims  # set when the broker has told who it is
         self._desk = Desk()
         self._sketching = Beside(1, "sketch")
         self._beside = Beside(IO_THREADS, "checkpoint")
@@ -103,8 +96,6 @@ class Worker:
         self._stopping = False
         self._ending: Ending | None = None
         self._commit_again_s = 0.0
-        self._cluster_id: str | None = None
-        self._partitions = 0
 
     # The loop
 
@@ -142,16 +133,24 @@ class Worker:
         self.on_turn()
 
     def _begin(self) -> None:
-        self._cluster_id = self._patiently(self.source.cluster_id)
+        cluster_id = self._patiently(self.source.cluster_id)
+        self._claims = Claims(self.plan, self.around, self.source, self._desk, cluster_id, self._output_epoch)
         self._partitions = self._patiently(self.source.partition_count)
         self._prepare()
         if self._letters_for is not None:
-            self.letters = self._letters_for(self._patiently(self.source.topic_id))
+            self._intake.letters = self._letters_for(self._patiently(self.source.topic_id))
         if self.plan.until_end:
             everything = range(self._partitions)
             ends = self._patiently(lambda timeout_s: self.source.end_offsets(everything, timeout_s))
             self.progress.ends = ends
             self._ending = Ending(ends, self.source, self, self.around.clock)
+
+    def _patiently(self, question: Callable[[float], T]) -> T:
+        return patiently(question, clock=self.around.clock, give_up_s=self.plan.give_up_s, check=self._check_stopping)
+
+    def _check_stopping(self) -> None:
+        if self._stopping:
+            raise _StoppedError
 
     def _at_the_end(self) -> bool:
         return self._ending is not None and not self._applying and self._ending.reached()
@@ -170,11 +169,8 @@ class Worker:
         tenure = self.tenures.get(batch.partition)
         if tenure is None or tenure.state is None or tenure.columns is None:
             return  # given up while this batch was on its way, or read beyond the end
-        values = batch.values
-        places = [i for i, value in enumerate(values) if value is not None]
-        decoded = decode([value for value in values if value is not None], tenure.columns, self.plan.limits)
-        self._put_aside(batch, places, [(i, error.reason, str(error)) for i, error in decoded.bad])
-        leader_epoch, tombstones = batch.leader_epoch, len(values) - len(places)
+        taken = self._intake.take(batch, tenure.columns)
+        decoded = taken.decoded
         tenure.columns = decoded.columns
         tenure.rows_since += decoded.block.rows
         tenure.rows_unseen += decoded.block.rows
@@ -182,28 +178,10 @@ class Worker:
         tenure.dirty_since = self.around.clock() if tenure.dirty_since is None else tenure.dirty_since
         self.progress.records += len(batch)
         self.progress.rows += decoded.block.rows
-        apply = tenure.state.apply
-        self._applying.append(self._sketching.submit(apply, decoded, batch.next_offset, leader_epoch, tombstones))
-
-    def _put_aside(self, batch: PartitionBatch, places: list[int], bad: list[tuple[int, str, str]]) -> None:
-        """Raises, before anything of the batch is counted, when bad messages are too many or have nowhere to go.
-
-        `places` are those of messages among the records; a tombstone is neither good nor bad.
-        """
-        seen = 0
-        for message, reason, words in bad:
-            record = batch.record(places[message])
-            where = f"{self.plan.topic}/{record.partition} offset {record.offset}"
-            if self.letters is None:
-                raise TooManyBadMessagesError(
-                    f"{where} is not rows ({words}) and dead_letters.topic is not set: set it, or mend the producer"
-                )
-            self.gauge.good(message - seen)
-            seen = message + 1
-            self.letters.send(record, reason, datetime.fromtimestamp(self.around.wall_clock(), UTC))
-            self.gauge.bad(reason, where)
-            self.progress.bad += 1
-        self.gauge.good(len(places) - seen)
+        self.progress.bad += len(decoded.bad)
+        self._applying.append(
+            self._sketching.submit(tenure.state.apply, decoded, batch.next_offset, batch.leader_epoch, taken.tombstones)
+        )
 
     def _keep_pace(self) -> None:
         """Stay a few batches ahead of the sketch, no more. A long shrink pauses reading, never polling."""
@@ -248,14 +226,14 @@ class Worker:
     def _checkpoint(self, tenure: Tenure, freezing: Future[Frozen], *, show: bool) -> Manifest:
         """Beside the loop, one at a time for a partition."""
         reach, keeper = self.around.reach, tenure.keeper
-        frozen, binding = freezing.result(), self._binding(tenure.partition)
+        frozen, binding = freezing.result(), self._claims.binding_now(tenure.partition)
         self._await_letters(tenure, frozen.next_offset)
         reach("after-letters")
         snapshot = self._encode(tenure, frozen, binding) if show else None
         manifest = keeper.make_durable(frozen, binding, snapshot)  # durable before visible,
         reach("after-manifest")
-        if self.courier is not None:
-            self.courier.deliver(tenure, snapshot)  # visible and forgotten at once
+        if self._courier is not None:
+            self._courier.deliver(tenure, snapshot)  # visible and forgotten at once
             return manifest
         if snapshot is not None:
             self._publish(tenure, snapshot)  # visible before forgotten
@@ -274,58 +252,26 @@ class Worker:
         return self.publishing.encode(frozen, shape, manifest.next_state_id, binding, self._partitions, made_at_s)
 
     def _publish(self, tenure: Tenure, snapshot: bytes) -> None:
-        """Sees the bytes of the manifest's due snapshot onto the output topic; if that fails, it stays due."""
-        keeper, publishing, sink = tenure.keeper, self.publishing, self.sink
-        assert keeper.manifest is not None
-        assert publishing is not None
-        assert sink is not None
-        due = keeper.manifest.due
-        assert due is not None
-        keeper.check_owner()
-        key, value, headers = publishing.message(snapshot, due)
-
-        def hand_over() -> Ticket | None:
-            self.around.reach("before-publish")
-            return sink.publish(publishing.topic, key, value, headers)
-
-        ticket, look_s = None, LOOK_MIN_S
-        while ticket is None or not ticket.done:
-            if ticket is None:
-                ticket = self.ask(tenure, hand_over)
-            if tenure.keeper.abandoned.wait(look_s):
-                raise AbandonedError
-            look_s = min(2 * look_s, LOOK_MAX_S)
-        self.around.reach("after-publish")
-        if ticket.delivered:
-            keeper.published = due
-        else:
-            reason = publishing.advice(len(value)) if ticket.error == TOO_LARGE else ticket.error
-            self.log.warning("snapshot not published: it stays due", partition=tenure.partition, reason=reason)
+        assert self._publisher is not None
+        self._publisher.publish(tenure, snapshot)
 
     def _begin_again(self, tenure: Tenure) -> None:
         """The newest snapshot once more, under its own id; or, in transactions, what could not be delivered."""
         tenure.snapshot_at = self.around.clock()
-        if self.courier is not None:
-            tenure.job = self._beside.submit(self.courier.deliver, tenure)
+        if self._courier is not None:
+            tenure.job = self._beside.submit(self._courier.deliver, tenure)
         else:
             tenure.job = self._beside.submit(lambda: self._publish(tenure, tenure.keeper.snapshot_bytes()))
 
     def _await_letters(self, tenure: Tenure, next_offset: int) -> None:
         """No offset is passed before every bad message below it is safely in the dead-letter topic."""
-        letters = self.letters
-        if letters is None:
-            return
-        while not self.ask(tenure, lambda: letters.acknowledged(tenure.partition, next_offset)):
+        while not self.ask(tenure, lambda: self._intake.is_safe(tenure.partition, next_offset)):
             if tenure.keeper.abandoned.wait(0.01):
-                raise AbandonedError
+                raise AbandonedError(tenure.keeper.where)
 
-    def _binding(self, partition: int) -> Binding:
-        """The topic's as of now. Its id is asked for beside the loop; not told in time, it is not compared."""
-        try:
-            topic_id = self.source.topic_id(TOPIC_ID_S)
-        except TimeoutError:
-            topic_id = None
-        return Binding(self._cluster_id, topic_id, self.plan.group, self.plan.topic, partition)
+    def ask(self, tenure: Tenure, question: Callable[[], T]) -> T:
+        """At the desk: answered by the loop's thread, and only while the partition is ours."""
+        return self._desk.ask(question, tenure.keeper.abandoned)
 
     def _hold_back(self, tenure: Tenure, *, too_far: bool) -> None:
         """A store that is away must not leave an ever longer way to replay: stop reading until it is back."""
@@ -405,7 +351,7 @@ class Worker:
         self.source.begin(tenure.partition, Start(state.next_offset, state.leader_epoch))
         if self._stalled:
             self.source.pause([tenure.partition])
-        if self.courier is None:
+        if self._courier is None:
             self._commit(tenure, state.next_offset)  # so that lag is known from the start
         manifest = tenure.keeper.manifest
         assert manifest is not None
@@ -424,75 +370,22 @@ class Worker:
         self.tenures.drop_where(lambda t: t is tenure or (t.state is None and not t.finished))
         self.source.rejoin()
 
-    # Claims, beside the loop; the broker is asked at the desk
+    # For rebalances and the end
 
     def submit_claim(self, tenure: Tenure, shape: Shape) -> Future[PartitionState]:
         return self._beside.submit(self._claim, tenure, shape)
 
     def _claim(self, tenure: Tenure, shape: Shape) -> PartitionState:
-        partition, keeper = tenure.partition, tenure.keeper
-
-        def answer(question: Question) -> Any:
-            if isinstance(question, AskOutputEpoch):
-                return self._output_epoch(partition)
-            return self._patiently(lambda _: self.ask(tenure, lambda: self._answer(partition, question)))
-
-        def binding(timeout_s: float) -> Binding:
-            topic_id = self.source.topic_id(timeout_s)
-            return Binding(self._cluster_id, topic_id, self.plan.group, self.plan.topic, partition)
-
-        state = keeper.claim(self._patiently(binding, keeper.abandoned.is_set), shape, self.plan.start, answer)
-        self.around.reach("after-claim")
-        if self.courier is not None:
-            self.courier.deliver(tenure, keeper.unpublished)
+        state, keeper = self._claims.claim(tenure, shape), tenure.keeper
+        if self._courier is not None:
+            self._courier.deliver(tenure, keeper.unpublished)
         elif self.publishing is not None and keeper.unpublished is not None:
             self._publish(tenure, keeper.unpublished)  # what the last owner left due, under its own id
         keeper.unpublished = None
         return state
 
-    def _answer(self, partition: int, question: Question) -> Any:
-        match question:
-            case AskLog():
-                return LogFacts(*self.source.watermarks(partition, QUESTION_S))
-            case AskCommitted():
-                found = self.source.committed([partition], QUESTION_S)[partition]
-                return None if found is None else found.offset
-
-    def ask(self, tenure: Tenure, question: Callable[[], T]) -> T:
-        """At the desk: answered by the loop's thread, and only while the partition is ours."""
-        return self._desk.ask(question, tenure.keeper.abandoned)
-
-    def _patiently(self, question: Callable[[float], T], given_up: Callable[[], bool] | None = None) -> T:
-        """Asks a broker that may be away for as long as it may be; hears a signal, or that nobody waits, meanwhile."""
-        given_up = given_up or (lambda: self._stopping)
-        deadline = self.around.clock() + self.plan.give_up_s
-        while True:
-            try:
-                return question(QUESTION_S)
-            except TimeoutError as error:
-                if given_up():
-                    raise _StoppedError from None
-                if self.around.clock() >= deadline:
-                    raise BrokerRefusedError(f"{error}, and not for {self.plan.give_up_s:g} s") from None
-
-    # For the courier
-
-    def membership(self) -> bytes | None:
-        return self.source.membership()
-
-    def stable_committed(self, tenure: Tenure) -> Committed | None:
-        """Beside the loop: while a transaction is open on it, this takes as long as that may be open."""
-        partition, given_up = tenure.partition, tenure.keeper.abandoned.is_set
-        return self._patiently(lambda _: self.source.stable_committed(partition, STABLE_S), given_up)
-
-    def note_commit(self, partition: int, next_offset: int) -> None:
-        self.source.note_commit(partition, next_offset)
-
-    # For rebalances and the end
-
     def forget(self, partition: int) -> None:
-        if self.letters is not None:
-            self.letters.forget(partition)
+        self._intake.forget(partition)
 
     def advance(self, tenure: Tenure, next_offset: int) -> None:
         """Over offsets that hold no record for us; the sketching thread is idle."""
@@ -503,16 +396,14 @@ class Worker:
 
     def _close(self) -> None:
         """Last checkpoints (on_revoke), leave the group, and out. Nothing is waited for beyond the budget."""
-        if self._stopping:
-            self.log.info("stopping: a last checkpoint, then out")
         self.tenures.close()
         try:
             self.source.close(2 * self.plan.revoke_budget_s)
         finally:
             self.tenures.drop_where(lambda _: True)
             self._desk.close()
-            if self.courier is not None:
-                self.courier.close()
+            if self._courier is not None:
+                self._courier.close()
             if self.sink is not None:
                 self.sink.close(self.plan.revoke_budget_s)
             self._sketching.shutdown(wait=False, cancel_futures=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
@@ -40,6 +41,7 @@ class FakeKeeper:
         self.published = newest.published
         self.abandoned = threading.Event()
         self.fenced = False
+        self.where = "rows/0"
 
     def check_owner(self) -> None:
         if self.fenced:
@@ -73,8 +75,8 @@ class FakeHost:
     """A worker of which only the answers are left."""
 
     def __init__(self, committed: Committed | None = None) -> None:
-        self.plan: Any = None
-        self.around: Any = SimpleNamespace(reach=lambda _: None)
+        self.plan: Any = SimpleNamespace(give_up_s=1.0)
+        self.around: Any = SimpleNamespace(reach=lambda _: None, clock=time.monotonic)
         self.warnings: list[dict[str, Any]] = []
         self.log: Any = SimpleNamespace(warning=lambda _, **context: self.warnings.append(context))
         self.committed = committed
@@ -88,7 +90,11 @@ class FakeHost:
     def membership(self) -> bytes | None:
         return self.memberships.pop(0) if self.memberships else b"member"
 
-    def stable_committed(self, _: Tenure) -> Committed | None:
+    @property
+    def source(self) -> FakeHost:
+        return self
+
+    def stable_committed(self, _: int, __: float) -> Committed | None:
         self.settled += 1
         return self.committed
 
