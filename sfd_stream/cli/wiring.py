@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Callable
+from typing import Any
 
 from confluent_kafka.admin import AdminClient
 
@@ -12,8 +14,10 @@ from sfd_stream.kafka.dead_letters import BadMessageGauge, DeadLetters
 from sfd_stream.kafka.properties import admin_properties, for_consumer
 from sfd_stream.kafka.sink import Sink
 from sfd_stream.kafka.source import Source
+from sfd_stream.kafka.transactions import TransactionalSink
 from sfd_stream.reader.reader import SnapshotReader
 from sfd_stream.service.beside import Beside
+from sfd_stream.service.courier import Courier
 from sfd_stream.service.keeper import Surroundings
 from sfd_stream.service.logs import get_logger
 from sfd_stream.service.publishing import Publishing
@@ -34,6 +38,9 @@ MESSAGE_MAX_DEFAULT, MESSAGE_OVERHEAD_BYTES = 1_000_000, 65_536
 
 GROWING_START = 1024
 """Columns that a growing matrix begins with where sketch.d does not say."""
+
+DELIVER_S = 20.0
+"""So long a transaction is tried before its outcome is left open, to be asked for."""
 
 READERS = 8
 """Blobs of a state that are read side by side."""
@@ -112,7 +119,8 @@ def worker_of(settings: Settings, *, until_end: bool, reach: Callable[[str], Non
     given = settings.dead_letters
     gauge = BadMessageGauge(max_share=given.max_share, window=given.window, max_consecutive=given.max_consecutive)
     publishing = publishing_of(settings)
-    sink = _sink(settings) if given.topic is not None or publishing is not None else None
+    plain = publishing is not None and not publishing.transactional
+    sink = Sink(_producer_settings(settings)) if given.topic is not None or plain else None
     plan, around = plan_of(settings, until_end=until_end), surroundings_of(settings, reach)
     worker = Worker(
         plan,
@@ -122,6 +130,7 @@ def worker_of(settings: Settings, *, until_end: bool, reach: Callable[[str], Non
         gauge,
         get_logger(),
         publishing,
+        _courier_for(settings, publishing, reach),
         prepare=lambda: make_output_topic(settings),
         output_epoch=lambda partition: output_epoch(settings, partition),
     )
@@ -142,16 +151,28 @@ def publishing_of(settings: Settings) -> Publishing | None:
         dtype=given.dtype,
         column_sums=given.column_sums,
         column_names=given.column_names,
+        transactional=given.delivery == "transactional",
     )
 
 
-def _sink(settings: Settings) -> Sink:
-    """A producer that takes the largest snapshot that goes into a message."""
+def _courier_for(
+    settings: Settings, publishing: Publishing | None, reach: Callable[[str], None]
+) -> Callable[[Worker], Courier] | None:
+    """Its transactional id is new for each worker: who may deliver is decided by the group, not by the id."""
+    if publishing is None or not publishing.transactional:
+        return None
+    name = f"{settings.group}-{uuid.uuid4().hex}"
+    sink = TransactionalSink(_producer_settings(settings), name, give_up_s=DELIVER_S, reach=reach)
+    return lambda worker: Courier(worker, sink, publishing)
+
+
+def _producer_settings(settings: Settings) -> dict[str, Any]:
+    """So that a producer takes the largest snapshot that goes into a message."""
     largest = settings.snapshot.inline_max_bytes + MESSAGE_OVERHEAD_BYTES
     properties = dict(settings.kafka)
     if settings.snapshot.topic is not None and largest > MESSAGE_MAX_DEFAULT:
         properties.setdefault("message.max.bytes", largest)
-    return Sink(properties)
+    return properties
 
 
 def make_output_topic(settings: Settings) -> None:

@@ -39,7 +39,7 @@ class Hands(Protocol):
 
 
 class Ending:
-    """Reached when all records up to `ends` are in committed checkpoints."""
+    """Reached when all records up to `ends` are in committed checkpoints, and shown where they are to be shown."""
 
     def __init__(self, ends: Mapping[int, int], source: Positions, hands: Hands, clock: Callable[[], float]) -> None:
         self.ends = ends
@@ -71,6 +71,8 @@ class Ending:
             self._hands.advance(tenure, position)
         if tenure.dirty or (tenure.unseen and self._hands.publishing is not None):
             self._hands.begin_checkpoint(tenure, show=True)
+        elif self._hands.publishing is not None and tenure.keeper.owes_snapshot:
+            return  # it could not be published, and is tried again in its time
         elif self._source.last_committed.get(tenure.partition, -1) >= end:
             tenure.finished, tenure.state, tenure.columns = True, None, None
             self._source.pause([tenure.partition])
