@@ -213,7 +213,7 @@ def _reference_in(body: Mapping[str, Any]) -> Reference:
 
 def encode_snapshot(snapshot: Snapshot) -> bytes:
     """The bytes of a snapshot; a narrower dtype widens the published delta by what the rounding may change."""
-    sketch = snapshot.sketch.astype(np.dtype(snapshot.dtype))
+    sketch, dtype = _narrowed(snapshot.sketch, snapshot.dtype)
     press = zstandard.ZstdCompressor(level=_LEVEL).compress
     sums = sketch.column_sums
     body = {
@@ -225,9 +225,9 @@ def encode_snapshot(snapshot: Snapshot) -> bytes:
         **{name: float(getattr(sketch, name)) for name in _SIZES if name != "made_at_s"},
         "columns": snapshot.columns,
         "hash_seed": snapshot.hash_seed,
-        "dtype": snapshot.dtype,
+        "dtype": dtype,
         "matrix_rows": len(sketch.matrix),
-        "matrix": press(_raw(sketch.matrix, _DTYPES[snapshot.dtype])),
+        "matrix": press(_raw(sketch.matrix, _DTYPES[dtype])),
         "column_sums": None if sums is None else press(_raw(sums, _DTYPES["float64"])),
         "names": press(msgpack.packb([list(snapshot.names), list(snapshot.names.values())]))
         if snapshot.names
@@ -235,6 +235,14 @@ def encode_snapshot(snapshot: Snapshot) -> bytes:
         "parts": [part.as_map() for part in snapshot.merged_from],
     }
     return _seal(SNAPSHOT, body)
+
+
+def _narrowed(sketch: Sketch, dtype: str) -> tuple[Sketch, str]:
+    """In the dtype wanted, or in float64 where that can't hold the values: a stream does not end for that."""
+    try:
+        return sketch.astype(_DTYPES[dtype]), dtype
+    except OverflowError:
+        return sketch, "float64"
 
 
 def _raw(array: Float, dtype: np.dtype[Any]) -> memoryview:
