@@ -73,6 +73,10 @@ class Sketch:
     def __hash__(self) -> int:
         return hash((self.ell, self.d, self.rows, self.nnz, self.delta, self.squared_frobenius))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copies and pickles go through the constructor, so that their arrays can't be written to either."""
+        return (type(self), tuple(getattr(self, f.name) for f in fields(self)))
+
     def __repr__(self) -> str:
         ratio = self.delta / self.squared_frobenius if self.squared_frobenius else 0.0
         return (
@@ -133,7 +137,7 @@ class Sketch:
         b = float(self.matrix[:, i] @ self.matrix[:, j])
         low, high = (0.0, self.delta) if i == j else (-self.delta / 2, self.delta / 2)
         scale = self._over()
-        mean = self.weight * self.mean[i] * self.mean[j]
+        mean = self.weight * float(self.mean[i] * self.mean[j])
         lower, upper = (b + low - self.rounding - mean) / scale, (b + high + self.rounding - mean) / scale
         if i == j:
             lower = max(lower, 0.0)
