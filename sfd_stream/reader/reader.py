@@ -18,10 +18,12 @@ from sfd_stream.reader.merged import MergedSketch, merge
 from sfd_stream.reader.newest import Newest
 from sfd_stream.storage.contract import Store
 from sfd_stream.storage.opening import open_store
+from sfd_stream.wire.snapshot_ids import SnapshotId
 from sfd_stream.wire.snapshots import Reference, Snapshot, resolve
 
 _LOG = logging.getLogger("sfd_stream.reader")
 _TURN_S = 0.5
+_WITHOUT_OPTIONS = ("file:", "memory:")
 _UNDERSCORED = frozenset({"log_level"})
 
 
@@ -102,6 +104,19 @@ class SnapshotReader:
                     changed = False
             changed |= self.wait(every_s)
 
+    def held(self) -> list[Snapshot]:
+        """The newest snapshots read so far, without reading on."""
+        return self._resolved(self._newest)
+
+    def ids(self) -> Mapping[str, SnapshotId]:
+        """The ids of the newest messages read so far, by key; nothing is decoded."""
+        return self._newest.ids
+
+    @property
+    def cluster_id(self) -> str | None:
+        """The brokers' cluster, once something was read."""
+        return self._tail.cluster_id
+
     def refresh(self) -> bool:
         """Reads on to the topic's end; says whether a newer snapshot came."""
         changed = False
@@ -164,7 +179,8 @@ class SnapshotReader:
     def _fetch(self, reference: Reference) -> Snapshot:
         url = self._store_url or reference.store
         if url not in self._stores:
-            self._stores[url] = open_store(url, self._store_options)
+            options = {} if url.startswith(_WITHOUT_OPTIONS) else self._store_options
+            self._stores[url] = open_store(url, options)
         try:
             blob = self._stores[url].get(reference.key)
         except ObjectMissingError:

@@ -69,7 +69,7 @@ def test_the_bound_holds_for_the_worst_that_delta_allows(seed: int, k: int, shar
 
 
 def test_the_bound_is_reached_in_one_plane() -> None:
-    """The bound sin 2 phi = w/gap is not only allowed: a perturbation of norm w/2, well placed, turns the subspace by that."""
+    """A perturbation of norm w/2, well placed, turns the subspace by just the angle that is claimed."""
     H, w = np.diag([4.0, 1.0]), 1.5
     phi = np.arcsin(w / 3) / 2
     E = w / 2 * np.array([[-np.sin(2 * phi), np.cos(2 * phi)], [np.cos(2 * phi), np.sin(2 * phi)]])
