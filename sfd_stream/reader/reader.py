@@ -108,14 +108,15 @@ class SnapshotReader:
         """The newest snapshots read so far, without reading on."""
         return self._resolved(self._newest)
 
-    def ids(self) -> Mapping[str, SnapshotId]:
-        """The ids of the newest messages read so far, by key; nothing is decoded."""
-        return self._newest.ids
-
     @property
     def cluster_id(self) -> str | None:
         """The brokers' cluster, once something was read."""
         return self._tail.cluster_id
+
+    @property
+    def ids(self) -> Mapping[str, SnapshotId]:
+        """Whose snapshots have been read so far, by key: the newest id of each."""
+        return self._newest.ids
 
     def refresh(self) -> bool:
         """Reads on to the topic's end; says whether a newer snapshot came."""

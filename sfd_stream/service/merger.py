@@ -146,7 +146,7 @@ class Merger:
 
     def _own_newest(self) -> SnapshotId | None:
         key = SnapshotId(None, self.plan.group, self.plan.topic, 0, 0, 0).key
-        return self._own.ids().get(key)
+        return self._own.ids.get(key)
 
     def _say(self, merged: MergedSketch, size: int) -> None:
         said = self.log.info if merged.complete else self.log.warning
