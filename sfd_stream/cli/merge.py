@@ -40,7 +40,7 @@ def merge(
     merger = merger_of(some)
     if once:
         merger.start()
-        merger.turn()
+        merger.publish_due()
         return
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: merger.stop())

@@ -29,9 +29,12 @@ def new_figure(panels: int = 1) -> Any:
 def save(figure: Any, file: Path) -> None:
     if file.suffix not in _SUFFIXES:
         raise SettingsError(f"{file} must end in {' or '.join(_SUFFIXES)}")
+    from matplotlib import rc_context  # noqa: PLC0415 - the figure has shown that it is there
+
     try:
-        # No date and no random ids: the same sketch is the same picture.
-        figure.savefig(file, metadata={"Date": None} if file.suffix == ".svg" else None)
+        # No date and no random ids: the same sketch is the same picture. Text stays text.
+        with rc_context({"svg.hashsalt": "sfd-stream", "svg.fonttype": "none"}):
+            figure.savefig(file, metadata={"Date": None} if file.suffix == ".svg" else None)
     except OSError as error:
         raise SettingsError(f"can't write {file}: {error.strerror}") from None
 
@@ -56,12 +59,12 @@ def energy(axes: Any, merged: MergedSketch, k: int) -> None:
     axes.fill_between(ranks, lower, upper, alpha=0.25, color=_BAND, label="certified band")
     axes.plot(ranks, lower, ".-", color=_BAND, label="at least")
     axes.set(xlabel="directions", ylabel="share of the squares", ylim=(0, 1.02), title=f"Energy of {_rows(merged)}")
-    axes.legend(loc="lower right")
+    axes.legend()
 
 
 def components(axes: Any, merged: MergedSketch, k: int) -> None:
     """The strongest directions over the columns that matter most to them."""
-    found = merged.components(k)
+    found = merged.components_by_name(k)
     weight = np.max(np.abs(found), axis=0)
     columns = np.sort(np.argsort(-weight, kind="stable")[:30])
     limit = float(np.max(np.abs(found))) or 1.0
@@ -104,4 +107,5 @@ def _rows(merged: MergedSketch) -> str:
 
 
 def _short(name: str) -> str:
-    return name if len(name) <= 18 else f"{name[:17]}…"
+    shown = name if len(name) <= 18 else f"{name[:17]}…"
+    return shown.replace("$", r"\$")  # else matplotlib would take it for a formula

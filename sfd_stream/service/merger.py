@@ -26,6 +26,7 @@ from sfd_stream.wire.snapshot_ids import SnapshotId
 from sfd_stream.wire.snapshots import Message, Snapshot, encode_snapshot, message_of
 
 FLUSH_S = 30.0
+SLICE_S = 0.5
 
 
 @dataclass(frozen=True)
@@ -86,14 +87,25 @@ class Merger:
         self.log.info("merging", topic=self.plan.topic, epoch=self._epoch)
 
     def turn(self) -> None:
-        """Publishes the merge if a part has changed, or the same again if it is time; then listens for `every_s`."""
+        self.publish_due()
+        self._listen()
+
+    def publish_due(self) -> None:
+        """The merge, if a part has changed; the same again, if it is time."""
         self._check_alone()
         if self._changed:
             self._publish_merge()
         elif self._newest is not None and self._clock() - self._published_at >= self.plan.republish_s:
             self._publish(self._newest)
-        for reader in self._inputs:
-            self._changed |= reader.wait(self.plan.every_s / len(self._inputs))
+
+    def _listen(self) -> None:
+        """For `every_s`, or until stopped."""
+        slices = max(round(self.plan.every_s / SLICE_S), 1)
+        for _ in range(slices):
+            if self._stopped.is_set():
+                return
+            for reader in self._inputs:
+                self._changed |= reader.wait(self.plan.every_s / slices / len(self._inputs))
         self._own.wait(0.01)
 
     def _publish_merge(self) -> None:

@@ -92,7 +92,7 @@ class Sketch:
 
     def components(self, k: int | None = None) -> Float:
         """The k strongest directions (k x d, orthonormal rows), signed so that the largest entry is positive."""
-        return _signed(self._svd()[1][: self._rank(k)])
+        return signed(self._svd()[1][: self._rank(k)])
 
     def project(self, X: Any, k: int | None = None) -> Float:
         """Rows of X in the coordinates of the k strongest directions (not centred)."""
@@ -162,7 +162,7 @@ class Sketch:
             top = np.maximum(top, 0.0)  # outside the span of these rows the matrix is zero, not negative
         error = (self.delta + self.rounding) / 2 / self._over()
         variance = np.maximum(top + (self.delta - self.rounding) / 2, 0.0) / self._over()
-        return PCA(_signed((Q @ vectors[:, ::-1][:, :k]).T), variance, error, self.mean)
+        return PCA(signed((Q @ vectors[:, ::-1][:, :k]).T), variance, error, self.mean)
 
     def drift(self, other: Sketch, k: int) -> Drift:
         """Principal angles between the top-k subspaces of both, with a bound of how far the true ones may be off."""
@@ -289,7 +289,7 @@ def _square(X: Float) -> float:
     return float(wide @ wide)
 
 
-def _signed(components: Float) -> Float:
+def signed(components: Float) -> Float:
     """Signs fixed so that each direction's largest entry is positive: the same picture on every machine."""
     if not components.size:
         return components

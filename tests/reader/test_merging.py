@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from sfd_stream.errors import FormatError, UnmergeableError
 from sfd_stream.reader.merged import MergedSketch, merge
 from sfd_stream.reader.newest import Newest
+from sfd_stream.wire.rows import HashedColumns, decode, encode_row
 from sfd_stream.wire.snapshots import Snapshot, decode_snapshot, encode_snapshot
 from tests.reader.made import holds, message, rows_of, sketch_of, snapshot
 
@@ -126,8 +127,24 @@ def test_the_long_table_is_the_components_and_pandas_and_arrow_would_take_it() -
     assert {len(values) for values in table.values()} == {3 * 12}
     rebuilt = np.zeros((3, 12))
     rebuilt[table["component"] - 1, table["column"]] = table["weight"]
-    assert np.array_equal(rebuilt, merged.components(3))
+    assert np.array_equal(rebuilt, merged.components_by_name(3))
+    assert np.array_equal(np.abs(rebuilt), np.abs(merged.components(3)))
     assert all(type(name) is str for name in table["name"])
+
+
+def test_words_that_come_together_have_one_sign_whatever_their_hashes() -> None:
+    """In the columns their signs are those of the hash; by name they must agree."""
+    words = [f"word{n}" for n in range(12)]
+    columns = HashedColumns(4096, 3)
+    batch = decode([encode_row(words, [1.0] * 12, packed=False)] * 5, columns)
+    sketch = sketch_of(batch.block.csr(), 4)
+    assert isinstance(batch.columns, HashedColumns)
+    made = snapshot(sketch, columns="hashed", hash_seed=3, names=batch.columns.names)
+    merged = merge([made], 2000.0)
+    (top,) = merged.top(1, 12)
+    assert {name for name, _ in top} == set(words)
+    assert [weight for _, weight in top] == pytest.approx([12**-0.5] * 12)
+    assert (np.sign(merged.components(1)[0]) < 0).any()
 
 
 def test_the_strongest_columns_come_first() -> None:
