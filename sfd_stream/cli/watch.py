@@ -66,15 +66,21 @@ class Look:
     snapshots: "list[Snapshot]"
     lags: Mapping[str, int]
     drift: "Drift | None"
+    changed: bool = True
+    """If not, only ages and lags are new."""
 
 
 def _looks(some: "Some", reader: "SnapshotReader", top: int, every_s: float, changes: int | None) -> Iterator[Look]:
     from sfd_stream.kafka.ends import Ends
 
-    ends, first = Ends(some.kafka), None
-    for count, merged in enumerate(reader.watch(every_s=every_s), start=1):
+    ends, first, last, count = Ends(some.kafka), None, None, 0
+    for merged in reader.watch(every_s=every_s, unchanged=True):
         first = first or merged
-        yield Look(merged, reader.held(), _lags(ends, reader, merged), _drift(merged, first, top))
+        changed = last is None or merged.sketch is not last.merged.sketch
+        drift = _drift(merged, first, top) if changed or last is None else last.drift
+        last = Look(merged, reader.held(), _lags(ends, reader, merged), drift, changed)
+        yield last
+        count += changed
         if count == changes:
             return
 
@@ -100,6 +106,8 @@ def _lines(looks: Iterator[Look], _top: int, _columns: int) -> None:
     from sfd_stream.reader.report import ratio_of
 
     for look in looks:
+        if not look.changed:
+            continue
         drift = "" if look.drift is None else f", {_angle(look.drift)}"
         lag = f", lag {sum(look.lags.values()):,}" if look.lags else ""
         typer.echo(f"{look.merged!r}, error {ratio_of(look.merged):.3%}{lag}{drift}")
@@ -109,7 +117,7 @@ def _lines(looks: Iterator[Look], _top: int, _columns: int) -> None:
 def _live(looks: Iterator[Look], top: int, columns: int) -> None:
     from rich.live import Live
 
-    with Live(refresh_per_second=4) as live:
+    with Live("waiting for a first snapshot", refresh_per_second=4) as live:
         for look in looks:
             live.update(view(look, top, columns), refresh=True)
 

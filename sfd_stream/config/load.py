@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 from dataclasses import dataclass
 from types import UnionType
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Final, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from pydantic_core import ErrorDetails
 
-_Section = TypeVar("_Section", bound=BaseModel)
 DEFAULT_ORIGIN: Final = "default"
 _OPEN: Final = (("kafka",), ("checkpoint", "options"))
 
@@ -69,11 +68,6 @@ class Some:
     kafka: Mapping[str, Any]
     sections: Mapping[str, Any]
     given: Mapping[str, Any]
-
-    def section(self, model: type[_Section]) -> _Section:
-        found = next(part for part in self.sections.values() if isinstance(part, model))
-        assert isinstance(found, model)
-        return found
 
 
 def load_some(

@@ -32,8 +32,10 @@ class Newest:
         try:
             snapshot_id = SnapshotId.from_headers(headers) or decode_message(value).id
         except FormatError as error:
-            self._broken[label] = type(error)(f"the message {label!r}: {error}")
-            return True
+            ours = self.group is None or label.startswith(f"{self.group}/")
+            if ours:
+                self._broken[label] = type(error)(f"the message {label!r}: {error}")
+            return ours
         if self.group is not None and snapshot_id.group != self.group:
             return False
         last = self._ids.get(snapshot_id.key)
@@ -75,4 +77,5 @@ class Newest:
             if found.id != told:
                 raise FormatError(f"a message's headers say {told}, its value is {found.id}")
             self._decoded[told.key] = found
+            del self._values[told.key]  # held once, not twice
         return self._decoded[told.key]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Self
 
 from sfd_stream.errors import NoSnapshotError, ObjectMissingError, StoreUnavailableError
@@ -89,19 +90,20 @@ class SnapshotReader:
         """One sketch of all partitions, which says what it has of how many, and how old."""
         return self._merge(self.latest())
 
-    def watch(self, *, every_s: float = 1.0) -> Iterator[MergedSketch]:
+    def watch(self, *, every_s: float = 1.0, unchanged: bool = False) -> Iterator[MergedSketch]:
         """The merged sketch as it is and then whenever it has changed, at most once in `every_s`; ends with `close`.
 
-        An empty topic is waited for, and once begun a broker or store that is away; what waiting does not mend raises.
+        `unchanged` gives it every time, with its new ages. An empty topic is waited for, and once begun a broker or
+        store that is away; what waiting does not mend raises.
         """
         self.refresh()
-        changed = True
+        changed, last = True, None
         while not self._closed:
-            if changed and len(self._newest):
-                merged = self._merged_or_later()
-                if merged is not None:
-                    yield merged
-                    changed = False
+            if changed and len(self._newest) and (merged := self._merged_or_later()) is not None:
+                changed, last = False, merged
+                yield merged
+            elif unchanged and last is not None:
+                yield replace(last, read_at_s=self._wall_clock())
             changed |= self.wait(every_s)
 
     def held(self) -> list[Snapshot]:

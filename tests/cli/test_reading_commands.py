@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
+import signal
+import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -220,6 +222,20 @@ def test_merge_publishes_one_sketch_of_several_topics(built_in: BuiltIn, topic: 
     with SnapshotReader(built_in.bootstrap, out) as reader:
         merged = reader.merged()
     assert (merged.rows, merged.sketch.ell, merged.complete) == (120, 5, True)
+
+
+def test_merge_ends_in_peace_when_told_to(built_in: BuiltIn, topic: str) -> None:
+    out = built_in.create_topic()
+    arguments = [part for part in merge_arguments(built_in, topics=topic, topic=out) if part != "--once"]
+    process = subprocess.Popen([sys.executable, "-m", "sfd_stream.cli", *arguments], stderr=subprocess.DEVNULL)
+    try:
+        with SnapshotReader(built_in.bootstrap, out) as reader:
+            assert next(reader.watch(every_s=0.2)).rows == 80
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+    finally:
+        process.kill()
+        process.wait()
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,14 @@ def test_headers_that_belie_their_value_are_noticed() -> None:
         newest.all()
 
 
+def test_a_broken_message_of_another_group_is_none_of_ours() -> None:
+    newest = Newest("g")
+    assert not newest.offer(b"other/rows/0", b"damaged")
+    assert newest.offer(b"g/rows/0", b"damaged")
+    with pytest.raises(FormatError, match="'g/rows/0'"):
+        newest.all()
+
+
 def published(merged: MergedSketch, **ids: Any) -> Snapshot:
     """A merge as `sfd-stream merge` would publish it, through its bytes."""
     made = snapshot(merged.sketch, **ids, columns=merged.columns, hash_seed=merged.hash_seed, merged_from=merged.parts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -105,6 +106,15 @@ def test_watch_gives_each_change_and_no_stale_one(kafka: Broker) -> None:
         assert next(watching).rows == 30
         publish(kafka, topic, [made[0], message(snapshot(sketch_of(rows_of(4, n=40)), epoch=4))])
         assert next(watching).rows == 40
+
+
+def test_watch_can_tick_so_that_ages_are_seen_to_grow(kafka: Broker) -> None:
+    topic, clock = kafka.create_topic(), iter(range(1000, 1100))
+    publish(kafka, topic, [message(snapshot(sketch_of(rows_of(0))))])
+    with SnapshotReader(kafka.bootstrap, topic, wall_clock=lambda: float(next(clock))) as reader:
+        first, second = itertools.islice(reader.watch(every_s=0.1, unchanged=True), 2)
+    assert second.sketch is first.sketch
+    assert second.ages_s["rows/0"] > first.ages_s["rows/0"]
 
 
 def test_watch_waits_for_a_first_snapshot_and_ends_when_closed(kafka: Broker) -> None:
