@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -22,7 +23,7 @@ from threadpoolctl import threadpool_limits
 from sfd_stream.reader.merged import merge
 from sfd_stream.sketch.sketch import Sketch
 from sfd_stream.wire.snapshot_ids import SnapshotId
-from sfd_stream.wire.snapshots import Snapshot, decode_snapshot, encode_snapshot
+from sfd_stream.wire.snapshots import Snapshot, decode_snapshot, encode_snapshot, message_of
 
 PARTS, ELL, D = 64, 50, 10_000
 LIMIT = 3.0
@@ -69,9 +70,32 @@ def measure() -> dict[str, float]:
     }
 
 
+def pauses_ms(busy: Callable[[], Any] | None) -> float:
+    """The 99th percentile of how late a loop of 1 ms turns is, while another thread does `busy` again and again."""
+    done = threading.Event()
+
+    def other() -> None:
+        while busy is not None and not done.is_set():
+            busy()
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    late = []
+    for _ in range(2_000):
+        began = time.perf_counter()
+        time.sleep(1e-3)
+        late.append(time.perf_counter() - began - 1e-3)
+    done.set()
+    thread.join()
+    return 1e3 * float(np.quantile(late, 0.99))
+
+
 def main() -> int:
     with threadpool_limits(1):
         found = measure()
+        one = replace(parts()[0], dtype="float64")
+        found["loop_late_p99_ms_idle"] = pauses_ms(None)
+        found["loop_late_p99_ms_encoding"] = pauses_ms(lambda: message_of(encode_snapshot(one)))
     print(json.dumps({name: round(value, 3) for name, value in found.items()}, indent=2))
     if found["svds_per_merge"] >= LIMIT:
         print(f"decode and merge take {found['svds_per_merge']:.2f} SVDs a merge: more than {LIMIT:g}")

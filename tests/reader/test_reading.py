@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.parts.kafka import Broker
+    from tests.parts.kafka_fixtures import PrivateBrokers
 
 
 def reader_of(broker: Broker, topic: str, **options: Any) -> SnapshotReader:
@@ -116,6 +117,20 @@ def test_watch_can_tick_so_that_ages_are_seen_to_grow(kafka: Broker) -> None:
         first, second = itertools.islice(reader.watch(every_s=0.1, unchanged=True), 2)
     assert second.sketch is first.sketch
     assert second.ages_s["rows/0"] > first.ages_s["rows/0"]
+
+
+def test_watch_outlives_a_broker_that_is_killed(private_broker: PrivateBrokers) -> None:
+    broker = private_broker()
+    topic = broker.create_topic()
+    publish(broker, topic, [message(snapshot(sketch_of(rows_of(0, n=10))))])
+    with reader_of(broker, topic, reconnect_backoff_max_ms=500, log_level=0) as reader:
+        watching = reader.watch(every_s=0.2)
+        assert next(watching).rows == 10
+        broker.kill()
+        assert not reader.wait(1.0)
+        broker.restart()
+        publish(broker, topic, [message(snapshot(sketch_of(rows_of(0, n=20)), number=2))])
+        assert next(watching).rows == 20
 
 
 def test_watch_waits_for_a_first_snapshot_and_ends_when_closed(kafka: Broker) -> None:

@@ -89,6 +89,17 @@ def test_what_is_encoded_comes_back_bit_for_bit(B: Any, with_sums: bool, offset:
     assert same(decode_snapshot(encode_snapshot(made)), made)
 
 
+@pytest.mark.parametrize("rows", [1, 40, 400])
+def test_the_seal_is_what_any_msgpack_writes(rows: int) -> None:
+    """Bodies of every size of length: the seal is put together by hand."""
+    matrix = np.random.default_rng(0).standard_normal((rows, 30))
+    encoded = encode_snapshot(replace(SNAPSHOT, sketch=replace(SKETCH, matrix=matrix, column_sums=None), names={}))
+    assert msgpack.packb(msgpack.unpackb(encoded)) == encoded
+    reference = encode_reference(REFERENCE._replace(key="k"))
+    assert msgpack.packb(msgpack.unpackb(reference)) == reference
+    assert len(msgpack.unpackb(reference)["body"]) < 256
+
+
 def test_without_column_sums_and_names_there_are_none() -> None:
     columns = HashedColumns(3, 5, names={0: "sun"})
     bare = snapshot_of(
