@@ -41,6 +41,21 @@ def test_headers_that_belie_their_value_are_noticed() -> None:
         newest.all()
 
 
+def test_a_null_value_takes_its_key_away_and_lets_nothing_older_back() -> None:
+    newest = Newest()
+    old, new = MESSAGES[0], MESSAGES[1]
+    assert not newest.offer(new.key, None)
+    newest.offer(new.key, new.value, new.headers)
+    newest.offer(b"damaged", b"")
+    assert newest.offer(new.key, None)
+    assert newest.offer(b"damaged", None)
+    assert (len(newest), newest.all(), newest.ids) == (0, [], {})
+    assert not newest.offer(new.key, None)
+    assert not newest.offer(old.key, old.value, old.headers)
+    assert newest.offer(new.key, new.value, new.headers)  # published again: it is there again
+    assert [found.id.order for found in newest.all()] == [ORDERS[1]]
+
+
 def test_a_broken_message_of_another_group_is_none_of_ours() -> None:
     newest = Newest("g")
     assert not newest.offer(b"other/rows/0", b"damaged")

@@ -378,12 +378,15 @@ def test_headers_dropped_on_the_way_do_not_matter(kafka: Broker) -> None:
         assert reader.latest()[0].id.number == 2
 
 
-def test_tombstones_are_passed_over(kafka: Broker) -> None:
+def test_a_tombstone_takes_a_partition_away_for_cold_and_for_live_readers(kafka: Broker) -> None:
     topic = kafka.create_topic()
-    publish(kafka, topic, [message(snapshot(sketch_of(rows_of(0))))])
-    kafka.produce(topic, [None], key=b"g/rows/0")
-    with reader_of(kafka, topic) as reader:
-        assert len(reader.latest()) == 1
+    publish(kafka, topic, [message(snapshot(sketch_of(rows_of(p)), p, partitions=2)) for p in (0, 1)])
+    with reader_of(kafka, topic) as live:
+        assert live.merged().complete
+        kafka.produce(topic, [None], key=b"g/rows/0")
+        with reader_of(kafka, topic) as cold:
+            for reader in (live, cold):
+                assert reader.merged().missing == ("rows/0",)
 
 
 def test_history_tells_every_state_that_the_topic_still_holds(kafka: Broker) -> None:
