@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 
 from sfd_stream.config.model import Settings
 from sfd_stream.kafka.dead_letters import BadMessageGauge, DeadLetters
 from sfd_stream.kafka.sink import Sink
 from sfd_stream.kafka.source import Source
+from sfd_stream.service.beside import Beside
 from sfd_stream.service.keeper import Surroundings
 from sfd_stream.service.logs import get_logger
-from sfd_stream.service.worker import Plan, Worker
+from sfd_stream.service.tenure import Plan
+from sfd_stream.service.worker import Worker
 from sfd_stream.sketch.builder import Parameters
 from sfd_stream.state.partition import ENTRY_BYTES, Shape
 from sfd_stream.state.policy import CheckpointPolicy
@@ -23,6 +24,9 @@ from sfd_stream.wire.rows import RowLimits
 
 GROWING_START = 1024
 """Columns that a growing matrix begins with where sketch.d does not say."""
+
+READERS = 8
+"""Blobs of a state that are read side by side."""
 
 
 def _nothing(_: str) -> None:
@@ -66,7 +70,7 @@ def store_of(settings: Settings) -> Store:
 def surroundings_of(settings: Settings, reach: Callable[[str], None] = _nothing) -> Surroundings:
     return Surroundings(
         store=store_of(settings),
-        readers=ThreadPoolExecutor(8, "restore"),
+        readers=Beside(READERS, "restore"),
         clock=time.monotonic,
         wall_clock=time.time,
         pause=time.sleep,
@@ -95,15 +99,16 @@ def plan_of(settings: Settings, *, until_end: bool) -> Plan:
 
 def worker_of(settings: Settings, *, until_end: bool, reach: Callable[[str], None] = _nothing) -> tuple[Worker, Source]:
     """A worker and the source that it listens to."""
-    limits = settings.dead_letters
-    gauge = BadMessageGauge(max_share=limits.max_share, window=limits.window, max_consecutive=limits.max_consecutive)
-    plan = plan_of(settings, until_end=until_end)
-    worker = Worker(plan, surroundings_of(settings, reach), None, None, gauge, get_logger())
-    source = Source(settings.kafka, settings.input.topic, worker)
-    if limits.topic is not None:
-        worker.sink = Sink(settings.kafka)
-        topic_id = source.topic_id(settings.checkpoint.give_up_s)
-        worker.letters = DeadLetters(
-            worker.sink, limits.topic, source_topic=settings.input.topic, source_topic_id=topic_id
-        )
-    return worker, source
+    given = settings.dead_letters
+    gauge = BadMessageGauge(max_share=given.max_share, window=given.window, max_consecutive=given.max_consecutive)
+    sink = Sink(settings.kafka) if given.topic is not None else None
+    plan, around = plan_of(settings, until_end=until_end), surroundings_of(settings, reach)
+    worker = Worker(plan, around, sink, _letters_for(settings, sink), gauge, get_logger())
+    return worker, Source(settings.kafka, settings.input.topic, worker.tenures)
+
+
+def _letters_for(settings: Settings, sink: Sink | None) -> Callable[[str | None], DeadLetters] | None:
+    topic, source_topic = settings.dead_letters.topic, settings.input.topic
+    if topic is None or sink is None:
+        return None
+    return lambda topic_id: DeadLetters(sink, topic, source_topic=source_topic, source_topic_id=topic_id)

@@ -53,25 +53,21 @@ def partition_prefix(group: str, topic: str, partition: int) -> str:
 class Keeper:
     """Owner of one partition, from claim to revoke. One call at a time."""
 
-    def __init__(self, binding: Binding, surroundings: Surroundings) -> None:
-        self.binding = binding
-        self.prefix = partition_prefix(binding.group, binding.topic, binding.partition)
+    def __init__(self, group: str, topic: str, partition: int, surroundings: Surroundings) -> None:
+        self.prefix = partition_prefix(group, topic, partition)
+        self.where = f"{topic}/{partition}"
         self.abandoned = threading.Event()
         self.manifest: Manifest | None = None
         self._durable: Durable | None = None
         self._around = surroundings
 
-    @property
-    def where(self) -> str:
-        return f"{self.binding.topic}/{self.binding.partition}"
-
     def claim(
-        self, shape: Shape, start: Literal["earliest", "latest"], ask: Callable[[Question], Any]
+        self, binding: Binding, shape: Shape, start: Literal["earliest", "latest"], ask: Callable[[Question], Any]
     ) -> PartitionState:
         """The newest state, ours from now on; or a new one. Raises RefusedStateError if it must not be used."""
         wish = Wish(
             prefix=self.prefix,
-            binding=self.binding,
+            binding=binding,
             parameters=shape.described(),
             start=start,
             restore=lambda manifest, sketch, segments: restore(shape, manifest, sketch, segments),
@@ -100,7 +96,7 @@ class Keeper:
         self._around.reach("before-blobs")
         outcome = self._run(steps)
         if isinstance(outcome, Fenced):
-            raise FencedError(f"checkpoint {outcome.number} of {self.where} is somebody else's: fenced")
+            raise self._fenced(outcome)
         if isinstance(outcome, Refused):
             raise outcome.error()
         self.manifest = outcome.manifest
@@ -110,7 +106,12 @@ class Keeper:
     def tidy(self) -> None:
         """Removes what no kept state needs any more."""
         assert self.manifest is not None
-        self._run(retain(self.prefix, keep=self._around.keep, own=self.manifest, where=self.where))
+        outcome = self._run(retain(self.prefix, keep=self._around.keep, own=self.manifest, where=self.where))
+        if isinstance(outcome, Fenced):
+            raise self._fenced(outcome)
+
+    def _fenced(self, outcome: Fenced) -> FencedError:
+        return FencedError(f"somebody else went on from checkpoint {outcome.number} of {self.where}")
 
     def _run(self, steps: Steps[T], ask: Callable[[Question], Any] = no_broker) -> T:
         around = self._around

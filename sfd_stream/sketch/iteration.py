@@ -101,8 +101,8 @@ def exact_ritz(stack: Stack, ell: int) -> Ritz:
         small = stack.rows * stack.d <= DENSE_ENTRIES_MAX
         return ritz_of(np.ascontiguousarray(stack.dense().T) if small else _top_of_few_rows(stack, ell + 1))
     G = stack.B.T @ stack.B
-    for tile in stack.tiles:
-        rows = tile.dense(np.float64)
+    for tile in stack.tiles():
+        rows = tile.toarray()
         G += rows.T @ rows
     values2, V = scipy.linalg.eigh(G, check_finite=False, driver="evd")
     values2, V = np.maximum(values2[::-1], 0.0), V[:, ::-1]
