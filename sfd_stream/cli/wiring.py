@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 from sfd_stream.config.model import Settings
 from sfd_stream.kafka.dead_letters import BadMessageGauge, DeadLetters
+from sfd_stream.kafka.faults import Hooks
 from sfd_stream.kafka.sink import Sink
 from sfd_stream.kafka.source import Source
 from sfd_stream.service.beside import Beside
 from sfd_stream.service.keeper import Surroundings
 from sfd_stream.service.logs import get_logger
+from sfd_stream.service.looks import Looker
+from sfd_stream.service.meter import Meter
+from sfd_stream.service.showing import Showing
 from sfd_stream.service.tenure import Plan
+from sfd_stream.service.views import routes_of
+from sfd_stream.service.watch import Identity, Watch
+from sfd_stream.service.web import Port, listening, listening_unix
 from sfd_stream.service.worker import Worker
 from sfd_stream.sketch.builder import Parameters
 from sfd_stream.state.partition import ENTRY_BYTES, Shape
@@ -97,14 +107,57 @@ def plan_of(settings: Settings, *, until_end: bool) -> Plan:
     )
 
 
-def worker_of(settings: Settings, *, until_end: bool, reach: Callable[[str], None] = _nothing) -> tuple[Worker, Source]:
+def worker_of(
+    settings: Settings, *, until_end: bool, worker_name: str = "1", reach: Callable[[str], None] = _nothing
+) -> tuple[Worker, Source]:
     """A worker and the source that it listens to."""
     given = settings.dead_letters
     gauge = BadMessageGauge(max_share=given.max_share, window=given.window, max_consecutive=given.max_consecutive)
     sink = Sink(settings.kafka) if given.topic is not None else None
     plan, around = plan_of(settings, until_end=until_end), surroundings_of(settings, reach)
-    worker = Worker(plan, around, sink, _letters_for(settings, sink), gauge, get_logger())
-    return worker, Source(settings.kafka, settings.input.topic, worker.tenures)
+    watch = watch_of(settings, worker_name)
+    worker = Worker(plan, around, sink, _letters_for(settings, sink), gauge, watch, get_logger())
+    hooks = Hooks(on_statistics=watch.statistics)
+    return worker, Source(settings.kafka, settings.input.topic, worker.tenures, hooks=hooks)
+
+
+def watch_of(settings: Settings, worker_name: str) -> Watch:
+    sketch = settings.sketch
+    identity = Identity(
+        worker=worker_name,
+        group=settings.group,
+        topic=settings.input.topic,
+        ell=sketch.ell,
+        method=sketch.method,
+        memory_max_bytes=settings.worker.memory_max_bytes,
+    )
+    drift_every_s = settings.snapshot.every_s or settings.snapshot.republish_s
+    looker = Looker(Beside(1, "look"), time.monotonic, time.time, drift_every_s=drift_every_s)
+    return Watch(identity, Meter(), looker, time.monotonic, time.time)
+
+
+def listener_of(settings: Settings, socket_path: Path | None) -> socket.socket:
+    """The port, or a socket for the supervisor to ask, had before anything else begins."""
+    http = settings.http
+    return listening(http.host, http.port) if socket_path is None else listening_unix(socket_path)
+
+
+@contextmanager
+def watched(settings: Settings, worker: Worker, listener: socket.socket) -> Iterator[Port]:
+    """The worker shown to whoever asks, until it ends."""
+    port = Port(listener, routes_of(worker.watch, settings.http.stuck_after_s))
+    showing, others = Showing(Beside(1, "ends"), time.monotonic), worker.on_turn
+
+    def on_turn() -> None:
+        others()
+        showing(worker)
+
+    worker.on_turn = on_turn
+    port.start()
+    try:
+        yield port
+    finally:
+        port.close()
 
 
 def _letters_for(settings: Settings, sink: Sink | None) -> Callable[[str | None], DeadLetters] | None:

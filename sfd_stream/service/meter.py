@@ -130,6 +130,7 @@ READ_OFF: Mapping[Metric, Callable[[Status, float], Values]] = {
     m.MEMORY_MAX: _one(lambda status, _: status.memory_max_bytes),
     m.CPU_SECONDS: _one(lambda *_: _cpu_s()),
     m.START_TIME: _one(lambda status, _: status.started_at_s),
+    m.UP: _one(lambda *_: 1.0),
     m.BUILD_INFO: lambda status, _: [((status.version, *_BUILD), 1.0)],
     m.KAFKA_RTT: lambda status, _: [((broker,), rtt) for broker, rtt in status.kafka.rtt_s.items()],
     m.KAFKA_FETCH_QUEUE: _one(lambda status, _: status.kafka.fetch_queue),

@@ -198,6 +198,7 @@ CPU_SECONDS = Metric("sfd_cpu_seconds_total", "counter", "seconds", "CPU time of
 START_TIME = Metric(
     "sfd_start_time_seconds", "gauge", "seconds", "When the worker started, since 1970; each change is a restart."
 )
+UP = Metric("sfd_worker_up", "gauge", "1", "1 for a worker that answers; 0 for one that its supervisor starts again.")
 BUILD_INFO = Metric(
     "sfd_build_info", "gauge", "1", "What runs: always 1, the labels tell.", ("version", "python", "librdkafka")
 )

@@ -1,10 +1,10 @@
 """What the worker tells about itself: it says what happens as it does; metrics and status are made of that here.
 
     worker ──► Watch ──► Meter (counts)             ──► /metrics
-                 ├─────► Status (once a second)     ──► /metrics, /status.json, /
-                 └─────► the log (once a minute)
+                 └─────► Status (once a second)     ──► /metrics, /status.json, /
 
-The loop's thread calls everything here but `applied`, which is the sketching thread's. Nothing waits, nothing asks.
+The loop's thread calls everything here but `applied`, which is the sketching thread's, and `checkpointed`, which is a
+checkpoint's own. Nothing waits, nothing asks.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from collections import Counter, deque
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from itertools import count
+from typing import Literal
 
 from sfd_stream import __version__
 from sfd_stream.service import metrics as m
@@ -42,15 +43,10 @@ MOMENT_EVERY_S = 15.0
 MOMENTS = 240
 """An hour."""
 
-SUMMARY_EVERY_S = 60.0
 PACE_OVER_S = 10.0
 STUCK_AFTER_S = 30.0
 NEWEST_LETTERS = 20
 WORDS_CHARS = 200
-
-
-class Log(Protocol):
-    def info(self, event: str, **context: Any) -> Any: ...
 
 
 @dataclass
@@ -61,8 +57,9 @@ class _Partition:
     undurable_since: float | None = None
     """When the oldest record came that the checkpoint in flight holds."""
     begun_s: float | None = None
+    replay_from: tuple[float, Facts] | None = None
+    """When and what was restored, until the end as it was then is reached."""
     replay_to: int | None = None
-    replay_from: tuple[float, int] = (0.0, 0)
     moved: tuple[float, int, int] = (0.0, -1, 0)
     """When the applied offset last moved, to where, and the lag then."""
     snapshot_s: float | None = None
@@ -89,17 +86,14 @@ class Watch:
     identity: Identity
     meter: Meter
     looker: Looker
-    log: Log
     clock: Callable[[], float]
     wall_clock: Callable[[], float]
-    flush_log: Callable[[], None] = lambda: None
     _partitions: dict[int, _Partition] = field(default_factory=dict)
     _letters: Counter[str] = field(default_factory=Counter)
     _newest: deque[DeadLetter] = field(default_factory=lambda: deque(maxlen=NEWEST_LETTERS))
     _history: deque[Moment] = field(default_factory=lambda: deque(maxlen=MOMENTS))
     _pace: deque[tuple[float, int]] = field(default_factory=deque)
     _rows: int = 0
-    _checkpoints: int = 0
     _fences: int = 0
     _kafka: KafkaStatistics = field(default_factory=KafkaStatistics)
 
@@ -108,7 +102,8 @@ class Watch:
         self._started_at_s = self.wall_clock()
         self._turned_s = self._polled_s = now
         self._status_s = self._moment_s = float("-inf")
-        self._summary = (now, 0)
+        self._numbers = count(1)  # one step of it is whole, whichever threads take it
+        self._checkpoints = 0
         self.status = self._status((), Around(False, False, True, None, 0), 0.0)
 
     @property
@@ -161,12 +156,11 @@ class Watch:
             if kind == "assign":
                 self._partitions[partition] = _Partition(self.clock())
 
-    def restored(self, partition: int, facts: Facts, end: int | None) -> None:
+    def restored(self, partition: int, facts: Facts) -> None:
         now, known = self.clock(), self._known(partition)
         self.meter.observe(m.RESTORE_SECONDS, now - known.assigned_s)
         self.meter.add(m.RESTORED_ROWS, facts.rows)
-        known.replay_from = (now, facts.rows)
-        known.replay_to = end if end is not None and end > facts.next_offset else None
+        known.replay_from, known.replay_to = (now, facts), None
 
     def fenced(self, partition: int) -> None:
         self._fences += 1
@@ -188,7 +182,7 @@ class Watch:
         if known.begun_s is not None:
             self.meter.observe(m.CHECKPOINT_SECONDS, self.clock() - known.begun_s)
         known.undurable_since = known.begun_s = None
-        self._checkpoints += 1
+        self._checkpoints = next(self._numbers)
         self.meter.add(m.CHECKPOINTS, 1, partition)
         self.meter.add(m.CHECKPOINT_BYTES, written_bytes(manifest), partition)
 
@@ -206,7 +200,9 @@ class Watch:
 
     def statistics(self, text: str) -> None:
         """What librdkafka tells of itself, as JSON."""
-        self._kafka = kafka_statistics(json.loads(text))
+        found = json.loads(text)
+        if found.get("type") == "consumer":  # the client beside it, for questions, tells of itself too
+            self._kafka = kafka_statistics(found)
 
     # Once a turn
 
@@ -227,31 +223,19 @@ class Watch:
         if now - self._moment_s >= MOMENT_EVERY_S:
             self._moment_s = now
             self._history.append(moment_of(self.status))
-        self._summarise(now)
 
     def _watch_replay(self, part: Seen, now: float) -> None:
+        """The end as it was at the restore is that of the first look after it."""
         known = self._known(part.partition)
-        if part.facts is None or known.replay_to is None or part.facts.next_offset < known.replay_to:
+        if known.replay_from is None or part.facts is None or part.end is None:
             return
-        began, rows = known.replay_from
-        known.replay_to = None
-        self.meter.observe(m.REPLAY_SECONDS, now - began)
-        self.meter.add(m.REPLAYED_ROWS, part.facts.rows - rows)
-
-    def _summarise(self, now: float) -> None:
-        """One line a minute at info."""
-        since, rows = self._summary
-        if now - since < SUMMARY_EVERY_S:
+        known.replay_to = part.end if known.replay_to is None else known.replay_to
+        if part.facts.next_offset < known.replay_to:
             return
-        self._summary = (now, self._rows)
-        status = self.status
-        self.log.info(
-            "summary", doing=status.doing, rows=self._rows, rows_per_s=round((self._rows - rows) / (now - since), 1),
-            lag=sum(part.lag or 0 for part in status.partitions), partitions=len(status.partitions),
-            delta_ratio=max((part.delta_ratio or 0.0 for part in status.partitions), default=0.0),
-            checkpoints=self._checkpoints, dead_letters=self._letters.total(), fences=self._fences,
-        )  # fmt: skip
-        self.flush_log()
+        (began, before), known.replay_from = known.replay_from, None
+        if part.facts.next_offset > before.next_offset:
+            self.meter.observe(m.REPLAY_SECONDS, now - began)
+            self.meter.add(m.REPLAYED_ROWS, part.facts.rows - before.rows)
 
     # The status
 

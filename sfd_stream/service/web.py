@@ -106,6 +106,7 @@ def _refusal(host: str, port: int, error: OSError) -> SettingsError:
 
 def listening_unix(path: Path) -> socket.socket:
     """For a worker whose supervisor answers for it."""
+    path.unlink(missing_ok=True)  # left by one that was killed
     found = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     found.bind(str(path))
     found.listen(64)

@@ -5,7 +5,7 @@
      └─ rebalances: assign = claim and restore, revoke = last checkpoint, lost = drop      (rebalance.py)
 
 One thread, the loop's, owns the consumer, the producer and the table of tenures. The sketching thread owns the states.
-Checkpoints and claims run on a few more, one at a time for a partition; what they need of the loop they ask at its desk.
+Checkpoints and claims run on a few more, one at a time for a partition; what they need of the loop they ask its desk.
 """
 
 from __future__ import annotations
@@ -26,12 +26,15 @@ from sfd_stream.service.beside import Beside
 from sfd_stream.service.desk import Desk, DeskClosedError
 from sfd_stream.service.ending import Ending
 from sfd_stream.service.keeper import AbandonedError, Surroundings
+from sfd_stream.service.looks import Shot
 from sfd_stream.service.rebalance import Tenures
+from sfd_stream.service.seen import Facts
 from sfd_stream.service.tenure import Log, Plan, Progress, Tenure
+from sfd_stream.service.watch import Watch
 from sfd_stream.state.manifest import Binding, Manifest
 from sfd_stream.state.partition import Frozen, PartitionState, Shape
 from sfd_stream.state.steps import AskCommitted, AskLog, AskOutputEpoch, LogFacts, Question
-from sfd_stream.wire.rows import decode
+from sfd_stream.wire.rows import DecodedBatch, decode
 
 T = TypeVar("T")
 
@@ -66,12 +69,14 @@ class Worker:
         sink: Sink | None,
         letters_for: Callable[[str | None], DeadLetters] | None,
         gauge: BadMessageGauge,
+        watch: Watch,
         log: Log,
     ) -> None:
         self.plan = plan
         self.around = around
         self.sink = sink
         self.gauge = gauge
+        self.watch = watch
         self.log = log
         self.progress = Progress()
         self.on_turn: Callable[[], None] = lambda: None
@@ -115,6 +120,7 @@ class Worker:
         claiming = any(tenure.state is None and tenure.job is not None for tenure in self.tenures.all())
         for batch in self.source.poll(self.plan.batch_records, 0.01 if claiming else 0.1):
             self._take(batch)
+        self.watch.polled()
         self.serve()
         self._settle()
         self._begin_due()
@@ -125,20 +131,26 @@ class Worker:
         self.on_turn()
 
     def _begin(self) -> None:
-        self._cluster_id = self._patiently(self.source.cluster_id)
+        self._cluster_id = self._patiently(self.source.cluster_id, self._waiting)
         if self._letters_for is not None:
-            self.letters = self._letters_for(self._patiently(self.source.topic_id))
+            self.letters = self._letters_for(self._patiently(self.source.topic_id, self._waiting))
         if self.plan.until_end:
-            everything = range(self._patiently(self.source.partition_count))
-            ends = self._patiently(lambda timeout_s: self.source.end_offsets(everything, timeout_s))
+            everything = range(self._patiently(self.source.partition_count, self._waiting))
+            ends = self._patiently(lambda timeout_s: self.source.end_offsets(everything, timeout_s), self._waiting)
             self.progress.ends = ends
             self._ending = Ending(ends, self.source, self, self.around.clock)
+
+    def _waiting(self) -> bool:
+        """Whether to give up; a loop that waits for its broker is alive."""
+        self.watch.alive()
+        return self._stopping
 
     def _at_the_end(self) -> bool:
         return self._ending is not None and not self._applying and self._ending.reached()
 
     def serve(self) -> None:
         """What others wait for: delivery reports, questions at the desk, commits that failed."""
+        self.watch.alive()
         if self.sink is not None:
             self.sink.poll(0.0)
         self._desk.serve()
@@ -161,8 +173,21 @@ class Worker:
         tenure.dirty_since = self.around.clock() if tenure.dirty_since is None else tenure.dirty_since
         self.progress.records += len(batch)
         self.progress.rows += decoded.block.rows
-        apply = tenure.state.apply
-        self._applying.append(self._sketching.submit(apply, decoded, batch.next_offset, leader_epoch, tombstones))
+        size, nnz = sum(len(value) for value in values if value is not None), decoded.block.nnz
+        self.watch.took(
+            batch.partition, messages=len(values), rows=decoded.block.rows, nnz=nnz, size=size, tombstones=tombstones
+        )
+        apply = self._sketching.submit(self._apply, tenure, decoded, batch.next_offset, leader_epoch, tombstones)
+        self._applying.append(apply)
+
+    def _apply(self, tenure: Tenure, decoded: DecodedBatch, next_offset: int, *more: Any) -> None:
+        """On the sketching thread."""
+        state, before, began_s = tenure.state, tenure.facts, self.around.clock()
+        assert state is not None
+        assert before is not None
+        state.apply(decoded, next_offset, *more)
+        tenure.facts = Facts.of(state)
+        self.watch.applied(tenure.partition, before, tenure.facts, self.around.clock() - began_s)
 
     def _put_aside(self, batch: PartitionBatch, places: list[int], bad: list[tuple[int, str, str]]) -> None:
         """Raises, before anything of the batch is counted, when bad messages are too many or have nowhere to go.
@@ -180,6 +205,7 @@ class Worker:
             self.gauge.good(message - seen)
             seen = message + 1
             self.letters.send(record, reason, datetime.fromtimestamp(self.around.wall_clock(), UTC))
+            self.watch.dead_letter(record.partition, record.offset, reason, words, record.value)
             self.gauge.bad(reason, where)
             self.progress.bad += 1
         self.gauge.good(len(places) - seen)
@@ -215,6 +241,7 @@ class Worker:
     def begin_checkpoint(self, tenure: Tenure) -> None:
         assert tenure.state is not None
         frozen = self._sketching.submit(tenure.state.freeze)
+        self.watch.checkpoint_begun(tenure.partition, tenure.dirty_since)
         tenure.rows_since, tenure.dirty_since = 0, None
         tenure.job = self._beside.submit(self._checkpoint, tenure, frozen)
 
@@ -230,6 +257,7 @@ class Worker:
         reach("before-commit")
         self._ask(tenure, lambda: self._commit(tenure, manifest.next_offset))
         reach("after-commit")
+        self.watch.checkpointed(tenure.partition, manifest)
         return manifest
 
     def _await_letters(self, tenure: Tenure, next_offset: int) -> None:
@@ -296,7 +324,8 @@ class Worker:
                 self._fenced(tenure, error)
             except (AbandonedError, DeskClosedError):
                 continue
-            except BaseException:
+            except BaseException as error:
+                self.watch.checkpoint_failed(error)
                 self.tenures.drop([tenure.partition])
                 raise
             else:
@@ -321,11 +350,12 @@ class Worker:
             self.log.warning("old checkpoints stay", partition=tenure.partition, reason=str(error))
 
     def _begin_reading(self, tenure: Tenure, state: PartitionState) -> None:
-        tenure.state, tenure.columns = state, state.columns
+        tenure.state, tenure.columns, tenure.facts = state, state.columns, Facts.of(state)
         self.source.begin(tenure.partition, Start(state.next_offset, state.leader_epoch))
         if self._stalled:
             self.source.pause([tenure.partition])
         self._commit(tenure, state.next_offset)  # so that lag is known from the start
+        self.watch.restored(tenure.partition, tenure.facts)
         manifest = tenure.keeper.manifest
         assert manifest is not None
         self.log.info(
@@ -339,6 +369,7 @@ class Worker:
         What is being claimed goes too: it will be assigned anew, to us or to another.
         """
         self.progress.fences += 1
+        self.watch.fenced(tenure.partition)
         self.log.warning("fenced", partition=tenure.partition, reason=str(error))
         self.tenures.drop_where(lambda t: t is tenure or (t.state is None and not t.finished))
         self.source.rejoin()
@@ -388,6 +419,19 @@ class Worker:
                 if self.around.clock() >= deadline:
                     raise BrokerRefusedError(f"{error}, and not for {self.plan.give_up_s:g} s") from None
 
+    # For those who watch
+
+    @property
+    def stopping(self) -> bool:
+        return self._stopping
+
+    @property
+    def sketch_idle(self) -> bool:
+        return not self._applying
+
+    def shoot(self, tenure: Tenure) -> Future[Shot]:
+        return self._sketching.submit(Shot.of, tenure.state)
+
     # For rebalances and the end
 
     def forget(self, partition: int) -> None:
@@ -399,6 +443,7 @@ class Worker:
         assert tenure.state is not None
         assert not self._applying
         tenure.state.advance(next_offset)
+        tenure.facts = Facts.of(tenure.state)
         tenure.dirty_since = self.around.clock() if tenure.dirty_since is None else tenure.dirty_since
 
     def _close(self) -> None:

@@ -1,4 +1,4 @@
-"""A watch that is told what a worker would tell it, with real sketches; time is the caller's. For tests and the page."""
+"""A watch that is told what a worker would tell it, with real sketches; time is the caller's."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from sfd_stream.state.partition import PartitionState, Shape
 from sfd_stream.wire.columns import HashedColumns
 from sfd_stream.wire.rows import DecodedBatch
 
-WORDS = "array axis dtype index shape matrix values return default optional callable class error file path name".split()
+WORDS = ("array", "axis", "dtype", "index", "shape", "matrix", "values", "return", "default", "optional", "callable")
 
 
 class AtOnce(Executor):
@@ -37,14 +37,6 @@ class Clock:
 
     def __call__(self) -> float:
         return self.now
-
-
-class Lines:
-    def __init__(self) -> None:
-        self.lines: list[tuple[str, dict[str, Any]]] = []
-
-    def info(self, event: str, **context: Any) -> None:
-        self.lines.append((event, context))
 
 
 def manifest(number: int, *, partition: int = 0, epoch: int = 3, next_offset: int = 0, size: int = 1_000) -> Manifest:
@@ -65,17 +57,16 @@ class Stage:
     partitions: int = 2
     d: int = 256
     ell: int = 20
-    words: tuple[str, ...] = tuple(WORDS)
+    words: tuple[str, ...] = WORDS
     clock: Clock = field(default_factory=Clock)
     wall: Clock = field(default_factory=lambda: Clock(1_800_000_000.0))
-    log: Lines = field(default_factory=Lines)
     worker: str = "0"
 
     def __post_init__(self) -> None:
         self.rng = np.random.default_rng(1)
         self.looker = Looker(AtOnce(), self.clock, self.wall, drift_every_s=30.0)
         identity = Identity(self.worker, "group", "rows", self.ell, "fused", 2**30)
-        self.watch = Watch(identity, Meter(), self.looker, self.log, self.clock, self.wall)
+        self.watch = Watch(identity, Meter(), self.looker, self.clock, self.wall)
         names = dict(enumerate(self.words))
         parameters = Parameters(d=self.d, ell=self.ell, buffer_entries_max=4_000)
         shape = Shape(HashedColumns(self.d, names=names), parameters)
@@ -87,7 +78,7 @@ class Stage:
         self.around = Around(True, False, True, None, 2**26)
         self.watch.rebalanced("assign", list(self.states))
         for partition, state in self.states.items():
-            self.watch.restored(partition, Facts.of(state), None)
+            self.watch.restored(partition, Facts.of(state))
 
     def feed(self, partition: int, rows: int) -> None:
         state = self.states[partition]
