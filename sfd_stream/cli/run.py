@@ -95,7 +95,8 @@ def work(
     """Run one worker to its end, in this process, on its share of the machine."""
     from threadpoolctl import threadpool_limits
 
-    from sfd_stream.cli.wiring import listener_of, watched, worker_of
+    from sfd_stream.cli.watching import listener_of, watched
+    from sfd_stream.cli.wiring import worker_of
 
     listener = listener_of(settings, http_socket)
     with threadpool_limits(settings.worker.blas_threads):

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import socket
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Callable
 
+from confluent_kafka.admin import AdminClient
+
+from sfd_stream.cli.watching import watch_of
 from sfd_stream.config.model import Settings
 from sfd_stream.kafka.dead_letters import BadMessageGauge, DeadLetters
 from sfd_stream.kafka.faults import Hooks
+from sfd_stream.kafka.properties import admin_properties, for_consumer
 from sfd_stream.kafka.sink import Sink
 from sfd_stream.kafka.source import Source
+from sfd_stream.reader.reader import SnapshotReader
 from sfd_stream.service.beside import Beside
 from sfd_stream.service.keeper import Surroundings
 from sfd_stream.service.logs import get_logger
-from sfd_stream.service.looks import Looker
-from sfd_stream.service.meter import Meter
-from sfd_stream.service.showing import Showing
+from sfd_stream.service.publishing import Publishing
 from sfd_stream.service.tenure import Plan
-from sfd_stream.service.views import routes_of
-from sfd_stream.service.watch import Identity, Watch
-from sfd_stream.service.web import Port, listening, listening_unix
+from sfd_stream.service.topics import ensure_topic
 from sfd_stream.service.worker import Worker
 from sfd_stream.sketch.builder import Parameters
 from sfd_stream.state.partition import ENTRY_BYTES, Shape
@@ -31,6 +29,10 @@ from sfd_stream.storage.contract import Store
 from sfd_stream.storage.opening import open_store
 from sfd_stream.wire.columns import Columns, FixedColumns, GrowingColumns, HashedColumns
 from sfd_stream.wire.rows import RowLimits
+from sfd_stream.wire.snapshot_ids import SnapshotId
+
+MESSAGE_MAX_DEFAULT, MESSAGE_OVERHEAD_BYTES = 1_000_000, 65_536
+"""What brokers and clients take without being asked; room for key, headers and frame."""
 
 GROWING_START = 1024
 """Columns that a growing matrix begins with where sketch.d does not say."""
@@ -113,51 +115,75 @@ def worker_of(
     """A worker and the source that it listens to."""
     given = settings.dead_letters
     gauge = BadMessageGauge(max_share=given.max_share, window=given.window, max_consecutive=given.max_consecutive)
-    sink = Sink(settings.kafka) if given.topic is not None else None
+    publishing = publishing_of(settings)
+    sink = _sink(settings) if given.topic is not None or publishing is not None else None
     plan, around = plan_of(settings, until_end=until_end), surroundings_of(settings, reach)
     watch = watch_of(settings, worker_name)
-    worker = Worker(plan, around, sink, _letters_for(settings, sink), gauge, watch, get_logger())
-    hooks = Hooks(on_statistics=watch.statistics)
-    return worker, Source(settings.kafka, settings.input.topic, worker.tenures, hooks=hooks)
-
-
-def watch_of(settings: Settings, worker_name: str) -> Watch:
-    sketch = settings.sketch
-    identity = Identity(
-        worker=worker_name,
-        group=settings.group,
-        topic=settings.input.topic,
-        ell=sketch.ell,
-        method=sketch.method,
-        memory_max_bytes=settings.worker.memory_max_bytes,
+    worker = Worker(
+        plan,
+        around,
+        sink,
+        _letters_for(settings, sink),
+        gauge,
+        watch,
+        get_logger(),
+        publishing,
+        prepare=lambda: make_output_topic(settings),
+        output_epoch=lambda partition: output_epoch(settings, partition),
     )
-    drift_every_s = settings.snapshot.every_s or settings.snapshot.republish_s
-    looker = Looker(Beside(1, "look"), time.monotonic, time.time, drift_every_s=drift_every_s)
-    return Watch(identity, Meter(), looker, time.monotonic, time.time)
+    return worker, Source(
+        settings.kafka, settings.input.topic, worker.tenures, hooks=Hooks(on_statistics=watch.statistics)
+    )
 
 
-def listener_of(settings: Settings, socket_path: Path | None) -> socket.socket:
-    """The port, or a socket for the supervisor to ask, had before anything else begins."""
-    http = settings.http
-    return listening(http.host, http.port) if socket_path is None else listening_unix(socket_path)
+def publishing_of(settings: Settings) -> Publishing | None:
+    given = settings.snapshot
+    if given.topic is None:
+        return None
+    return Publishing(
+        topic=given.topic,
+        store_url=settings.checkpoint.url,
+        every_s=given.every_s,
+        every_rows=given.every_rows,
+        republish_s=given.republish_s,
+        inline_max_bytes=given.inline_max_bytes,
+        dtype=given.dtype,
+        column_sums=given.column_sums,
+        column_names=given.column_names,
+    )
 
 
-@contextmanager
-def watched(settings: Settings, worker: Worker, listener: socket.socket) -> Iterator[Port]:
-    """The worker shown to whoever asks, until it ends."""
-    port = Port(listener, routes_of(worker.watch, settings.http.stuck_after_s))
-    showing, others = Showing(Beside(1, "ends"), time.monotonic), worker.on_turn
+def _sink(settings: Settings) -> Sink:
+    """A producer that takes the largest snapshot that goes into a message."""
+    largest = settings.snapshot.inline_max_bytes + MESSAGE_OVERHEAD_BYTES
+    properties = dict(settings.kafka)
+    if settings.snapshot.topic is not None and largest > MESSAGE_MAX_DEFAULT:
+        properties.setdefault("message.max.bytes", largest)
+    return Sink(properties)
 
-    def on_turn() -> None:
-        others()
-        showing(worker)
 
-    worker.on_turn = on_turn
-    port.start()
-    try:
-        yield port
-    finally:
-        port.close()
+def make_output_topic(settings: Settings) -> None:
+    """The topic of snapshots, if there is to be one and it is not there: compacted, with room for the largest."""
+    given = settings.snapshot
+    if given.topic is None:
+        return
+    room = max(given.inline_max_bytes + MESSAGE_OVERHEAD_BYTES, MESSAGE_MAX_DEFAULT)
+    config = {"cleanup.policy": "compact", "max.message.bytes": str(room)}
+    ensure_topic(AdminClient(admin_properties(settings.kafka)), given.topic, None, sleep=time.sleep, config=config)
+
+
+def output_epoch(settings: Settings, partition: int) -> int | None:
+    """The highest epoch that the output topic shows for a partition: a state begun anew must be above it."""
+    given = settings.snapshot
+    if given.topic is None:
+        return None
+    properties = {key: value for key, value in for_consumer(settings.kafka).items() if not key.startswith("group.")}
+    bootstrap = str(properties.pop("bootstrap.servers"))
+    key = SnapshotId(None, settings.group, settings.input.topic, partition, 0, 0).key
+    with SnapshotReader(bootstrap, given.topic, group=settings.group, **properties) as reader:
+        reader.refresh()
+        found = reader.ids.get(key)
+    return None if found is None else found.epoch
 
 
 def _letters_for(settings: Settings, sink: Sink | None) -> Callable[[str | None], DeadLetters] | None:

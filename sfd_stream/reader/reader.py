@@ -18,6 +18,7 @@ from sfd_stream.reader.merged import MergedSketch, merge
 from sfd_stream.reader.newest import Newest
 from sfd_stream.storage.contract import Store
 from sfd_stream.storage.opening import open_store
+from sfd_stream.wire.snapshot_ids import SnapshotId
 from sfd_stream.wire.snapshots import Reference, Snapshot, resolve
 
 _LOG = logging.getLogger("sfd_stream.reader")
@@ -101,6 +102,11 @@ class SnapshotReader:
                     yield merged
                     changed = False
             changed |= self.wait(every_s)
+
+    @property
+    def ids(self) -> Mapping[str, SnapshotId]:
+        """Whose snapshots have been read so far, by key: the newest id of each."""
+        return self._newest.ids
 
     def refresh(self) -> bool:
         """Reads on to the topic's end; says whether a newer snapshot came."""

@@ -28,7 +28,9 @@ class Hands(Protocol):
 
     tenures: Tenures
 
-    def begin_checkpoint(self, tenure: Tenure) -> None: ...
+    publishing: Any
+
+    def begin_checkpoint(self, tenure: Tenure, *, show: bool = False) -> None: ...
     def advance(self, tenure: Tenure, next_offset: int) -> None: ...
 
 
@@ -62,8 +64,8 @@ class Ending:
             return
         if tenure.state.next_offset < position:  # control records at the end hold nothing for us
             self._hands.advance(tenure, position)
-        if tenure.dirty:
-            self._hands.begin_checkpoint(tenure)
+        if tenure.dirty or (tenure.unseen and self._hands.publishing is not None):
+            self._hands.begin_checkpoint(tenure, show=True)
         elif self._source.last_committed.get(tenure.partition, -1) >= end:
             tenure.finished, tenure.state, tenure.columns = True, None, None
             self._source.pause([tenure.partition])

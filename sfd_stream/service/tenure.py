@@ -58,6 +58,12 @@ class Tenure:
     rows_since: int = 0
     dirty_since: float | None = None
     """When the oldest record came that no checkpoint holds."""
+    rows_unseen: int = 0
+    """Rows that no snapshot has shown."""
+    unseen: bool = False
+    """Whether anything changed since the last snapshot."""
+    snapshot_at: float = 0.0
+    """When the last snapshot was begun or published again."""
     held_back: bool = False
     finished: bool = False
     told_to_wait: bool = False

@@ -10,6 +10,7 @@ Checkpoints and claims run on a few more, one at a time for a partition; what th
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -27,6 +28,7 @@ from sfd_stream.service.desk import Desk, DeskClosedError
 from sfd_stream.service.ending import Ending
 from sfd_stream.service.keeper import AbandonedError, Surroundings
 from sfd_stream.service.looks import Shot
+from sfd_stream.service.publishing import Publishing
 from sfd_stream.service.rebalance import Tenures
 from sfd_stream.service.seen import Facts
 from sfd_stream.service.tenure import Log, Plan, Progress, Tenure
@@ -71,8 +73,12 @@ class Worker:
         gauge: BadMessageGauge,
         watch: Watch,
         log: Log,
+        publishing: Publishing | None = None,
+        prepare: Callable[[], None] = lambda: None,
+        output_epoch: Callable[[int], int | None] = lambda _: None,
     ) -> None:
         self.plan = plan
+        self.publishing = publishing
         self.around = around
         self.sink = sink
         self.gauge = gauge
@@ -84,6 +90,8 @@ class Worker:
         self.source: Source  # set by `run`: the source needs its listener first
         self.letters: DeadLetters | None = None
         self._letters_for = letters_for
+        self._prepare = prepare
+        self._output_epoch = output_epoch
         self._desk = Desk()
         self._sketching = Beside(1, "sketch")
         self._beside = Beside(IO_THREADS, "checkpoint")
@@ -93,6 +101,7 @@ class Worker:
         self._ending: Ending | None = None
         self._commit_again_s = 0.0
         self._cluster_id: str | None = None
+        self._partitions = 0
 
     # The loop
 
@@ -132,10 +141,12 @@ class Worker:
 
     def _begin(self) -> None:
         self._cluster_id = self._patiently(self.source.cluster_id, self._waiting)
+        self._partitions = self._patiently(self.source.partition_count, self._waiting)
+        self._prepare()
         if self._letters_for is not None:
             self.letters = self._letters_for(self._patiently(self.source.topic_id, self._waiting))
         if self.plan.until_end:
-            everything = range(self._patiently(self.source.partition_count, self._waiting))
+            everything = range(self._partitions)
             ends = self._patiently(lambda timeout_s: self.source.end_offsets(everything, timeout_s), self._waiting)
             self.progress.ends = ends
             self._ending = Ending(ends, self.source, self, self.around.clock)
@@ -170,6 +181,8 @@ class Worker:
         leader_epoch, tombstones = batch.leader_epoch, len(values) - len(places)
         tenure.columns = decoded.columns
         tenure.rows_since += decoded.block.rows
+        tenure.rows_unseen += decoded.block.rows
+        tenure.unseen = True
         tenure.dirty_since = self.around.clock() if tenure.dirty_since is None else tenure.dirty_since
         self.progress.records += len(batch)
         self.progress.rows += decoded.block.rows
@@ -234,31 +247,79 @@ class Worker:
                 continue
             elapsed_s = now - tenure.dirty_since if tenure.dirty_since is not None else 0.0
             due = policy.is_due(rows=tenure.rows_since, elapsed_s=elapsed_s, changed=tenure.dirty)
-            if due and tenure.job is None:
-                self.begin_checkpoint(tenure)
+            show = self.publishing is not None and self.publishing.is_due(tenure, now)
+            if (due or show) and tenure.job is None:
+                self.begin_checkpoint(tenure, show=show)
+            elif tenure.job is None and self.publishing is not None and self.publishing.is_again_due(tenure, now):
+                self._begin_again(tenure)
             self._hold_back(tenure, too_far=tenure.rows_since >= HELD_BACK_AFTER * policy.every_rows)
 
-    def begin_checkpoint(self, tenure: Tenure) -> None:
+    def begin_checkpoint(self, tenure: Tenure, *, show: bool = False) -> None:
+        """`show`: with a snapshot of the state, for others to see."""
         assert tenure.state is not None
         frozen = self._sketching.submit(tenure.state.freeze)
         self.watch.checkpoint_begun(tenure.partition, tenure.dirty_since)
         tenure.rows_since, tenure.dirty_since = 0, None
-        tenure.job = self._beside.submit(self._checkpoint, tenure, frozen)
+        if show and self.publishing is not None:
+            tenure.snapshot_at, tenure.unseen, tenure.rows_unseen = self.around.clock(), False, 0
+        tenure.job = self._beside.submit(self._checkpoint, tenure, frozen, show=show and self.publishing is not None)
 
-    def _checkpoint(self, tenure: Tenure, freezing: Future[Frozen]) -> Manifest:
+    def _checkpoint(self, tenure: Tenure, freezing: Future[Frozen], *, show: bool) -> Manifest:
         """Beside the loop, one at a time for a partition."""
         reach, keeper = self.around.reach, tenure.keeper
-        frozen = freezing.result()
+        frozen, binding = freezing.result(), self._binding(tenure.partition)
         self._await_letters(tenure, frozen.next_offset)
         reach("after-letters")
-        manifest = keeper.make_durable(frozen, self._binding(tenure.partition))  # durable before visible,
+        snapshot = self._encode(tenure, frozen, binding) if show else None
+        manifest = keeper.make_durable(frozen, binding, snapshot)  # durable before visible,
         reach("after-manifest")
-        # visible before forgotten: the snapshot of exactly this state is published here
+        if snapshot is not None:
+            self._publish(tenure, snapshot)  # visible before forgotten
         reach("before-commit")
         self._ask(tenure, lambda: self._commit(tenure, manifest.next_offset))
         reach("after-commit")
         self.watch.checkpointed(tenure.partition, manifest)
         return manifest
+
+    def _encode(self, tenure: Tenure, frozen: Frozen, binding: Binding) -> bytes:
+        manifest = tenure.keeper.manifest
+        assert manifest is not None
+        assert self.publishing is not None
+        with contextlib.suppress(TimeoutError):  # as many as were known last
+            self._partitions = self.source.partition_count(TOPIC_ID_S)
+        shape, made_at_s = self.plan.shape(tenure.partition), self.around.wall_clock()
+        return self.publishing.encode(frozen, shape, manifest.next_state_id, binding, self._partitions, made_at_s)
+
+    def _publish(self, tenure: Tenure, snapshot: bytes) -> None:
+        """Sees the bytes of the manifest's due snapshot onto the output topic; if that fails, it stays due."""
+        keeper, publishing, sink = tenure.keeper, self.publishing, self.sink
+        assert keeper.manifest is not None
+        assert publishing is not None
+        assert sink is not None
+        due = keeper.manifest.due
+        assert due is not None
+        keeper.check_owner()
+        began_s = self.around.clock()
+        self.around.reach("before-publish")
+        key, value, headers = publishing.message(snapshot, due)
+        ticket = None
+        while ticket is None or not ticket.done:
+            if ticket is None:
+                ticket = self._ask(tenure, lambda: sink.publish(publishing.topic, key, value, headers))
+            if tenure.keeper.abandoned.wait(0.002):
+                raise AbandonedError
+        self.around.reach("after-publish")
+        if ticket.delivered:
+            keeper.published = due
+            self.watch.snapshot_published(tenure.partition, self.around.clock() - began_s, len(snapshot))
+        else:
+            self.watch.snapshot_failed()
+            self.log.warning("snapshot not published: it stays due", partition=tenure.partition, reason=ticket.error)
+
+    def _begin_again(self, tenure: Tenure) -> None:
+        """The newest snapshot once more, under its own id."""
+        tenure.snapshot_at = self.around.clock()
+        tenure.job = self._beside.submit(lambda: self._publish(tenure, tenure.keeper.snapshot_bytes()))
 
     def _await_letters(self, tenure: Tenure, next_offset: int) -> None:
         """No offset is passed before every bad message below it is safely in the dead-letter topic."""
@@ -351,6 +412,7 @@ class Worker:
 
     def _begin_reading(self, tenure: Tenure, state: PartitionState) -> None:
         tenure.state, tenure.columns, tenure.facts = state, state.columns, Facts.of(state)
+        tenure.snapshot_at = self.around.clock()
         self.source.begin(tenure.partition, Start(state.next_offset, state.leader_epoch))
         if self._stalled:
             self.source.pause([tenure.partition])
@@ -383,6 +445,8 @@ class Worker:
         partition, keeper = tenure.partition, tenure.keeper
 
         def answer(question: Question) -> Any:
+            if isinstance(question, AskOutputEpoch):
+                return self._output_epoch(partition)
             return self._patiently(lambda _: self._ask(tenure, lambda: self._answer(partition, question)))
 
         def binding(timeout_s: float) -> Binding:
@@ -391,6 +455,9 @@ class Worker:
 
         state = keeper.claim(self._patiently(binding, keeper.abandoned.is_set), shape, self.plan.start, answer)
         self.around.reach("after-claim")
+        if self.publishing is not None and keeper.unpublished is not None:
+            self._publish(tenure, keeper.unpublished)  # what the last owner left due, under its own id
+            keeper.unpublished = None
         return state
 
     def _answer(self, partition: int, question: Question) -> Any:
@@ -400,8 +467,6 @@ class Worker:
             case AskCommitted():
                 found = self.source.committed([partition], QUESTION_S)[partition]
                 return None if found is None else found.offset
-            case AskOutputEpoch():
-                return None  # no snapshots are published yet
 
     def _ask(self, tenure: Tenure, question: Callable[[], T]) -> T:
         return self._desk.ask(question, tenure.keeper.abandoned)

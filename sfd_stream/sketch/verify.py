@@ -89,7 +89,7 @@ def certified_norm(
     proved `target(theta)`, or when that is None.
     """
     tau2 = float(betaincinv(0.5, (d - 1) / 2, failure_probability)) if d > 1 else 1.0
-    basis = np.empty((steps_max + 1, d))
+    basis = np.empty((min(steps_max + 1, 12), d))
     basis[0] = uniform_on_sphere(d, rng)
     alphas: list[float] = []
     betas: list[float] = []
@@ -107,6 +107,8 @@ def certified_norm(
         if exhausted or goal is None or step + 1 >= steps_max or christoffel(alphas, betas, goal) >= 1 / tau2:
             upper = theta if exhausted else christoffel_root(alphas, betas, theta, 1 / tau2)
             return NormBound(theta, upper, step + 1, basis[: step + 1].T @ vectors[:, ::-1][:, :2])
+        if step + 1 == len(basis):
+            basis = np.concatenate([basis, np.empty_like(basis)])
         basis[step + 1] = w / betas[-1]
 
 

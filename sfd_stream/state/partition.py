@@ -72,7 +72,11 @@ class Frozen:
     numbers: Mapping[str, Any]
     arrays: Mapping[str, Float]
     blocks: tuple[RowBlock, ...]
-    names: tuple[tuple[int, str], ...]
+    columns: Columns
+
+    @property
+    def names(self) -> tuple[tuple[int, str], ...]:
+        return tuple(self.columns.names.items()) if isinstance(self.columns, HashedColumns) else ()
 
 
 @dataclass(frozen=True)
@@ -92,7 +96,7 @@ class Durable:
         return cls(B, shrinks, len(frozen.blocks), len(frozen.names), manifest.sketch, manifest.buffer)
 
     def has_sketch_of(self, frozen: Frozen) -> bool:
-        """Neither shrunk since (which may leave B alone: rows of zeros) nor resized or grown (which count no shrink)."""
+        """Neither shrunk since (which may leave B alone: rows of zeros) nor resized or grown (which count as none)."""
         return self.B is frozen.arrays["B"] and self.shrinks == frozen.numbers["shrinks"]
 
 
@@ -156,7 +160,6 @@ class PartitionState:
         """Everything to go on from here. A state with half of a batch in it is nobody's to keep."""
         assert self._whole, "a batch failed half-way"
         numbers, arrays, blocks = self.builder.state()
-        names = tuple(self.columns.names.items()) if isinstance(self.columns, HashedColumns) else ()
         return Frozen(
             self.next_offset,
             self.leader_epoch,
@@ -165,8 +168,14 @@ class PartitionState:
             numbers,
             arrays,
             blocks,
-            names,
+            self.columns,
         )
+
+
+def sketch_of(frozen: Frozen, shape: Shape) -> Sketch:
+    """The sketch of a frozen state, pending rows included: what its owner would see, without asking him."""
+    parameters = replace(shape.parameters, d=int(frozen.parameters["d"]))
+    return SketchBuilder.resume(parameters, frozen.numbers, frozen.arrays, frozen.blocks).sketch()
 
 
 def encode(frozen: Frozen, durable: Durable | None) -> NewState:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
@@ -322,5 +323,5 @@ def _plain(frozen: Frozen) -> dict[str, Any]:
 def parts_of(messages: list[bytes], count: int) -> Iterator[list[bytes]]:
     """The messages in `count` runs of about the same length."""
     cuts = np.linspace(0, len(messages), count + 1).astype(int)
-    for low, high in zip(cuts[:-1], cuts[1:], strict=True):
+    for low, high in itertools.pairwise(cuts):
         yield messages[low:high]

@@ -1,4 +1,4 @@
-"""States that must not be used are refused before they are claimed, and the refusal names the command that repairs it."""
+"""States that must not be used are refused before they are claimed; the refusal names the command that repairs it."""
 
 from __future__ import annotations
 
