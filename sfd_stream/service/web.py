@@ -117,6 +117,8 @@ class Port:
     """`start`, then it answers until `close`. Neither waits for anybody who is connected."""
 
     def __init__(self, listener: socket.socket, routes: Mapping[str, Route]) -> None:
+        name = listener.getsockname()  # of a Unix socket it is a path
+        self.host, self.number = name[:2] if isinstance(name, tuple) else (name, 0)
         self._listener = listener
         self._routes = routes
         self._loop = asyncio.new_event_loop()
@@ -128,8 +130,7 @@ class Port:
 
     @property
     def address(self) -> str:
-        host, port = self._listener.getsockname()[:2]
-        return f"http://{f'[{host}]' if ':' in host else host}:{port}/"
+        return f"http://{f'[{self.host}]' if ':' in self.host else self.host}:{self.number}/"
 
     @property
     def connections(self) -> int:
@@ -152,11 +153,17 @@ class Port:
         try:
             self._loop.run_forever()
         finally:
-            server.close()
-            for task in asyncio.all_tasks(self._loop):
-                task.cancel()
-            self._loop.run_until_complete(asyncio.sleep(0))
+            self._loop.run_until_complete(self._shut(server))
             self._loop.close()
+
+    async def _shut(self, server: asyncio.Server) -> None:
+        server.close()
+        tasks = asyncio.all_tasks(self._loop) - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait([asyncio.gather(*tasks, return_exceptions=True)], timeout=1.0)
+        for _ in range(3):  # transports close in later turns of the loop
+            await asyncio.sleep(0)
 
     # Connections
 
