@@ -60,8 +60,8 @@ class Tenures:
         self.joined = True
         self._host.watch.rebalanced("assign", partitions)
         plan, around = self._host.plan, self._host.around
+        self.drop(partitions)  # a loss that the client never told of (librdkafka's pull request 5604)
         for partition in partitions:
-            assert partition not in self._table, "a partition is assigned once, then revoked or lost"
             self._table[partition] = Tenure(partition, Keeper(plan.group, plan.topic, partition, around))
         self.claim_what_fits()
         return dict.fromkeys(partitions)
