@@ -28,7 +28,7 @@ SHARE_MAX = 0.05
 VALUES_MAX = 64
 """Singular values shown of a partition."""
 
-DIRECTIONS, COLUMNS = 6, 8
+DIRECTIONS, COLUMNS = 5, 7
 NAME_CHARS = 80
 DRIFT_K = 5
 MERGE_BYTES_MAX = 64 * 2**20

@@ -1,6 +1,6 @@
-"""System tools that some tests need: found, or their tests are skipped with one line at the end; with CI=true a failure.
+"""System tools that some tests need. Without one its tests are skipped, and a line at the end says what to install.
 
-`make test` and `make test-page` install them where CI=true.
+`make test` and `make test-page` install them where CI=true; there, a tool that is missing is a failure.
 """
 
 from __future__ import annotations

@@ -124,5 +124,7 @@ def test_the_table_in_the_docs_is_made_of_the_declarations() -> None:
 
 
 def test_promtool_finds_nothing_to_say() -> None:
-    done = subprocess.run([need("promtool"), "check", "metrics"], input=scraped(busy()), capture_output=True, text=True)
+    done = subprocess.run(
+        [need("promtool"), "check", "metrics"], input=scraped(busy()), check=False, capture_output=True, text=True
+    )
     assert (done.returncode, done.stdout + done.stderr) == (0, "")

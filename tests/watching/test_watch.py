@@ -74,7 +74,7 @@ def test_lag_is_end_minus_applied_and_control_records_leave_none() -> None:
         (Around(True, False, True, None, 0), [], True, "ready: no partition assigned"),
         (Around(True, False, True, None, 0), ["reading", "claiming"], False, "restoring partition 1"),
         (Around(True, False, True, None, 0), ["reading", "reading"], True, "idle: up to date"),
-        (Around(True, False, True, 12.0, 0), ["reading", "reading"], True, "waiting for the broker: no answer for 12 s"),
+        (Around(True, False, True, 12.0, 0), ["reading"], True, "waiting for the broker: no answer for 12 s"),
         (Around(True, False, True, None, 0), ["paused", "reading"], True,
          "waiting for the checkpoint store: partition 0 paused"),
         (Around(True, True, True, None, 0), ["reading", "reading"], True, "stopping: last checkpoints"),
