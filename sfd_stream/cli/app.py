@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from sfd_stream import __version__
-from sfd_stream.cli import checkpoint, config, demo, export, merge, plot, produce, read, watch
+from sfd_stream.cli import checkpoint, config, demo, export, merge, metrics, plot, produce, read, watch
 from sfd_stream.cli import run as run_command
 
 _EPILOG = """\
@@ -86,6 +86,7 @@ def _register(app: typer.Typer) -> None:
     app.command("produce", rich_help_panel=DATA)(produce.produce)
     app.add_typer(checkpoint.app(), name="checkpoint", rich_help_panel=STREAM)
     app.add_typer(config.app(), name="config", rich_help_panel=SETTINGS)
+    app.command("metrics", rich_help_panel=SETTINGS)(metrics.metrics)
 
 
 def _print_version(wanted: bool) -> None:

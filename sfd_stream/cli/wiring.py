@@ -9,8 +9,10 @@ from typing import Any
 
 from confluent_kafka.admin import AdminClient
 
+from sfd_stream.cli.watching import watch_of
 from sfd_stream.config.model import Settings
 from sfd_stream.kafka.dead_letters import BadMessageGauge, DeadLetters
+from sfd_stream.kafka.faults import Hooks
 from sfd_stream.kafka.properties import admin_properties, for_consumer
 from sfd_stream.kafka.sink import Sink
 from sfd_stream.kafka.source import Source
@@ -114,7 +116,9 @@ def plan_of(settings: Settings, *, until_end: bool) -> Plan:
     )
 
 
-def worker_of(settings: Settings, *, until_end: bool, reach: Callable[[str], None] = _nothing) -> tuple[Worker, Source]:
+def worker_of(
+    settings: Settings, *, until_end: bool, worker_name: str = "1", reach: Callable[[str], None] = _nothing
+) -> tuple[Worker, Source]:
     """A worker and the source that it listens to."""
     given = settings.dead_letters
     gauge = BadMessageGauge(max_share=given.max_share, window=given.window, max_consecutive=given.max_consecutive)
@@ -122,19 +126,23 @@ def worker_of(settings: Settings, *, until_end: bool, reach: Callable[[str], Non
     plain = publishing is not None and not publishing.transactional
     sink = Sink(_producer_settings(settings)) if given.topic is not None or plain else None
     plan, around = plan_of(settings, until_end=until_end), surroundings_of(settings, reach)
+    watch = watch_of(settings, worker_name)
     worker = Worker(
         plan,
         around,
         sink,
         _letters_for(settings, sink),
         gauge,
+        watch,
         get_logger(),
         publishing,
         _courier_for(settings, publishing, reach),
         prepare=lambda: make_output_topic(settings),
         output_epoch=lambda partition: output_epoch(settings, partition),
     )
-    return worker, Source(settings.kafka, settings.input.topic, worker.tenures)
+    return worker, Source(
+        settings.kafka, settings.input.topic, worker.tenures, hooks=Hooks(on_statistics=watch.statistics)
+    )
 
 
 def publishing_of(settings: Settings) -> Publishing | None:

@@ -230,6 +230,9 @@ class HttpSettings(Section):
         default=9464,
         description="The port for metrics, health and the status page; 0 picks a free one and says which.",
     )
+    stuck_after_s: Seconds = Field(
+        default=60.0, description="/healthz fails once the loop has not turned for this long."
+    )
 
 
 class WorkerSettings(Section):

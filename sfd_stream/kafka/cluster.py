@@ -14,7 +14,7 @@ from sfd_stream.kafka.commits import Committed
 from sfd_stream.kafka.faults import Fault, Hooks, address, error_of, fault_of, refusal, refuse_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
 _BUILT_IN = "mockCluster"  # how the built-in broker's cluster id begins
 
@@ -82,6 +82,18 @@ class Cluster:
             return self._admin.list_offsets({where: spec}, request_timeout=left_s)[where].result(left_s)
 
         return int(self._ask(question, timeout_s).offset)
+
+    def end_offsets(self, partitions: Collection[int], timeout_s: float) -> dict[int, int]:
+        """Where the logs end, by partition."""
+        spec: Any = OffsetSpec
+        where = {TopicPartition(self._topic, partition): spec.latest() for partition in sorted(partitions)}
+
+        def question(left_s: float) -> Any:
+            asked = self._admin.list_offsets(where, request_timeout=left_s)
+            return {tp.partition: future.result(left_s).offset for tp, future in asked.items()}
+
+        found: dict[int, int] = self._ask(question, timeout_s) if where else {}
+        return found
 
     def _metadata(self, timeout_s: float) -> Any:
         """The topic's metadata; None if it is not there."""

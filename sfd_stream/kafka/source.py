@@ -343,6 +343,16 @@ class Source:
             lag = (lag or 0) + max(end - position, 0)
         return lag
 
+    def known_end(self, partition: int) -> int | None:
+        """The end that the last fetch told; None where none has told yet."""
+        (where,) = self._where([partition])
+        _, end = self._consumer.get_watermark_offsets(where, cached=True)
+        return end if end >= 0 else None
+
+    def asked_ends(self, partitions: Collection[int], timeout_s: float) -> dict[int, int]:
+        """The ends, asked of the leaders beside the stream: from any thread, also for partitions that are paused."""
+        return self._cluster.end_offsets(partitions, timeout_s)
+
     def partition_count(self, timeout_s: float) -> int:
         return self._cluster.partition_count(timeout_s)
 

@@ -13,6 +13,7 @@ from sfd_stream.kafka.sink import TOO_LARGE, Sink, Ticket
 from sfd_stream.service.keeper import AbandonedError, Surroundings
 from sfd_stream.service.publishing import Publishing
 from sfd_stream.service.tenure import Log, Tenure
+from sfd_stream.service.watch import Watch
 
 T = TypeVar("T")
 
@@ -24,6 +25,7 @@ class Host(Protocol):
     """What is needed of the worker."""
 
     around: Surroundings
+    watch: Watch
     log: Log
 
     def ask(self, tenure: Tenure, question: Callable[[], T]) -> T: ...
@@ -44,6 +46,7 @@ class Publisher:
         due = keeper.manifest.due
         assert due is not None
         keeper.check_owner()
+        began_s = self._host.around.clock()
         key, value, headers = self._publishing.message(snapshot, due)
 
         def hand_over() -> Ticket | None:
@@ -54,7 +57,10 @@ class Publisher:
         reach("after-publish")
         if ticket.delivered:
             keeper.published = due
+            seconds = self._host.around.clock() - began_s
+            self._host.watch.snapshot_published(tenure.partition, seconds, len(snapshot))
             return
+        self._host.watch.snapshot_failed()
         reason = self._publishing.advice(len(value)) if ticket.error == TOO_LARGE else ticket.error
         self._host.log.warning("snapshot not published: it stays due", partition=tenure.partition, reason=reason)
 

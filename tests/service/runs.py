@@ -161,6 +161,7 @@ class Run:
                 "revoke_budget_s": 5,
                 "give_up_s": 60,
             },
+            "http": {"port": 0},
             "worker": {"batch_records": 200},
             "log": {"level": "debug"},
         }
