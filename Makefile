@@ -50,9 +50,23 @@ unit: $(STAMP)
 bench: $(STAMP) ## reprint every figure that the README quotes
 	$(BIN)/python -m benchmarks.sketch
 
+PIN := $(BIN)/python -m uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header --python-version 3.11
+# The blocks of file 2 whose first word (name==version) is in file 1 (want=1), or is not (want=0).
+BLOCKS := awk 'NR == FNR { if (/^[a-z0-9]/) known[$$1]; next } /^[a-z0-9]/ { found = $$1 in known } found == want'
+LOCK_TMP := $(VENV)/lock
+
 lock: $(STAMP) ## pin again: names, versions and hashes, no host
-	$(BIN)/python -m uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header \
-		--python-version 3.11 --all-extras --group dev pyproject.toml -o requirements.lock
+	@rm -rf $(LOCK_TMP) && mkdir -p $(LOCK_TMP)
+	$(PIN) --all-extras --group dev pyproject.toml -o $(LOCK_TMP)/all
+	$(PIN) --constraint $(LOCK_TMP)/all pyproject.toml -o $(LOCK_TMP)/run
+	$(PIN) --constraint $(LOCK_TMP)/all --group build -o $(LOCK_TMP)/build
+	@$(BLOCKS) want=0 $(LOCK_TMP)/run $(LOCK_TMP)/all > $(LOCK_TMP)/not-run
+	@{ echo "# == run: what the program needs; the image installs this part alone"; \
+		$(BLOCKS) want=1 $(LOCK_TMP)/run $(LOCK_TMP)/all; \
+		echo "# == build: what makes the wheel"; \
+		$(BLOCKS) want=1 $(LOCK_TMP)/build $(LOCK_TMP)/not-run; \
+		echo "# == rest: tests, benchmarks, tools"; \
+		$(BLOCKS) want=0 $(LOCK_TMP)/build $(LOCK_TMP)/not-run; } > requirements.lock
 
 clean: ## remove what the targets made
 	rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage*
