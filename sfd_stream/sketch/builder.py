@@ -23,7 +23,7 @@ from sfd_stream.sketch.shrink import (
     paper_shrink,
     unverified_shrink,
 )
-from sfd_stream.sketch.sketch import Sketch
+from sfd_stream.sketch.sketch import SQUARES_MAX, Sketch
 from sfd_stream.sketch.stack import squared_frobenius
 from sfd_stream.sketch.verify import failure_share, query_share
 
@@ -37,6 +37,9 @@ SHRINKS: dict[str, Shrink] = {
 BUFFER_FACTOR = 4.0
 BUFFER_ENTRIES_MIN = 1 << 19
 """Small sketches buffer some 6 MB all the same: fewer shrinks cost less and lose less."""
+
+BUFFER_ENTRIES_LIMIT = 1 << 30
+"""Whatever is asked for: the row pointers of a buffer, with one more row, must fit into 32 bits."""
 
 LOOK_TIGHT, LOOK_SLACK = 1.6, 0.1
 """A look's certificate is not kept: it may be looser, above all against the delta of all shrinks before it."""
@@ -64,8 +67,11 @@ class Parameters:
             return Capacity(rows=max(2 * self.ell - kept, 1))
         if self.method == "fused":
             entries = max(int(self.buffer_factor * self.ell * self.d), BUFFER_ENTRIES_MIN)
-            return Capacity(entries=min(entries, self.buffer_entries_max or entries))
-        return Capacity(nnz=self.ell * self.d, rows=self.d, entries=self.buffer_entries_max)
+            return Capacity(entries=min(entries, self._entries_max()))
+        return Capacity(nnz=self.ell * self.d, rows=self.d, entries=self._entries_max())
+
+    def _entries_max(self) -> int:
+        return min(self.buffer_entries_max or BUFFER_ENTRIES_LIMIT, BUFFER_ENTRIES_LIMIT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +110,8 @@ class Totals:
         values = block.values if weights is None else block.values * np.repeat(np.sqrt(weights), np.diff(block.indptr))
         sums = replace(block, values=values).csr().T @ np.ones(block.rows)
         square = squared_frobenius(block.values)
-        if not np.isfinite(self.squared_frobenius + square):
-            raise OverflowError("the squared Frobenius norm of the rows exceeds the range of float64")
+        if not self.squared_frobenius + square <= SQUARES_MAX:
+            raise OverflowError(f"the squared Frobenius norm of all rows would exceed {SQUARES_MAX:.2g}")
         return replace(
             self,
             rows=self.rows + block.rows,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+from math import inf
+from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
@@ -121,8 +123,8 @@ class _Estimator:
         return sp.csr_array(matrix)
 
     def _parameters(self, d: int) -> Parameters:
-        if self.ell < 1:
-            raise ValueError(f"ell must be at least 1, not {self.ell}")
+        if not isinstance(self.ell, Integral) or self.ell < 1:
+            raise ValueError(f"ell must be a whole number of at least 1, not {self.ell!r}")
         return self._method_parameters(d)
 
     def _method_parameters(self, d: int) -> Parameters:
@@ -179,16 +181,20 @@ class SparseFrequentDirections(_Estimator):
             raise ValueError(f"method must be one of {', '.join(methods)}, not {self.method!r}")
         if not 0 < self.failure_probability < 1:
             raise ValueError(f"failure_probability must be between 0 and 1, not {self.failure_probability}")
+        if not isinstance(self.seed, Integral) or self.seed < 0:
+            raise ValueError(f"seed must be a whole number of at least 0, not {self.seed!r}")
+        if not 0 < self.buffer_factor < inf:
+            raise ValueError(f"buffer_factor must be above 0 and finite, not {self.buffer_factor}")
         if self.dtype not in ("float64", "float32"):
             raise ValueError(f"dtype must be float64 or float32, not {self.dtype!r}")
         if self.half_life_rows is not None and not self.half_life_rows > 0:
             raise ValueError(f"half_life_rows must be above 0, not {self.half_life_rows}")
         return Parameters(
             d=d,
-            ell=self.ell,
+            ell=int(self.ell),
             method=self.method,
             failure_probability=self.failure_probability,
-            seed=self.seed,
+            seed=int(self.seed),
             buffer_factor=self.buffer_factor,
             half_life_rows=self.half_life_rows,
         )
@@ -209,7 +215,7 @@ class FrequentDirections(_Estimator):
 
 def _dense(X: Any) -> Any:
     array = np.asarray(X)
-    if array.dtype == object or array.dtype.kind in "US":
+    if array.dtype.kind in "OUS" or array.dtype == np.float16:  # scipy has no sparse form of these
         array = array.astype(np.float64)
     if array.ndim != 2:
         raise ValueError(

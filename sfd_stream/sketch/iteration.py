@@ -70,6 +70,9 @@ class Ritz:
 
 EPS_RANK = 1e-14
 
+DENSE_ENTRIES_MAX = 1 << 24
+"""A stack with more entries is never formed, not even to shrink it exactly."""
+
 
 def one_pass(stack: Stack, X: Float) -> Ritz:
     """Rayleigh-Ritz on span(MX): one pass over the rows. Z = MX T is never formed, T being a small whitening."""
@@ -92,17 +95,27 @@ def whitening(G: Float) -> Float:
     return np.asarray(scaling[:, None] * U[:, keep] / np.sqrt(gamma[keep]))
 
 
-def exact_ritz(stack: Stack) -> Ritz:
-    """All of M, where its rows or its columns are few: nothing needs to be random."""
+def exact_ritz(stack: Stack, ell: int) -> Ritz:
+    """All of M, where its rows or its columns are few: nothing needs to be random. At least ell + 1 directions."""
     if stack.rows <= stack.d:
-        return ritz_of(np.ascontiguousarray(stack.dense().T))
+        small = stack.rows * stack.d <= DENSE_ENTRIES_MAX
+        return ritz_of(np.ascontiguousarray(stack.dense().T) if small else _top_of_few_rows(stack, ell + 1))
     G = stack.B.T @ stack.B
-    for tile in stack.tiles:
-        rows = tile.dense(np.float64)
+    for tile in stack.tiles():
+        rows = tile.toarray()
         G += rows.T @ rows
     values2, V = scipy.linalg.eigh(G, check_finite=False, driver="evd")
     values2, V = np.maximum(values2[::-1], 0.0), V[:, ::-1]
     return Ritz(np.ascontiguousarray(V * np.sqrt(values2)), np.eye(len(G)), values2)
+
+
+def _top_of_few_rows(stack: Stack, count: int) -> Float:
+    """Z'M transposed for the strongest left singular vectors Z of M, by MM': M has few rows but is too wide to form."""
+    AB = stack.A @ stack.B.T
+    MM = np.block([[stack.B @ stack.B.T, AB.T], [AB, (stack.A @ stack.A.T).toarray()]])
+    top = (max(stack.rows - count, 0), stack.rows - 1)
+    Z = scipy.linalg.eigh(MM, check_finite=False, subset_by_index=top)[1]
+    return np.asarray(stack.B.T @ Z[: len(stack.B)] + stack.A.T @ Z[len(stack.B) :])
 
 
 def start_columns(stack: Stack, width: int, rng: np.random.Generator) -> Float:

@@ -86,8 +86,8 @@ def boosted_sparse_shrink(A: Any, ell: int, chance: Chance) -> tuple[Float, floa
         B = sparse_shrink(A, ell, chance.search)
         trace = max(total - squared_frobenius(B), 0.0)
         Delta = trace / (ALPHA * ell)
-        if trace <= EPS * total:
-            return B, trace, attempt  # nothing was lost but rounding: there is nothing to divide by
+        if trace <= 4 * EPS * (sum(A.shape) + 2 * ell) * total:
+            return B, trace, attempt  # nothing was lost but rounding: a test would judge noise, and might never pass
 
         def C(x: Float, B: Float = B, half: float = Delta / 2) -> Float:
             return np.asarray((A.T @ (A @ x) - B.T @ (B @ x)) / half)
@@ -148,7 +148,7 @@ def fused_shrink(B: Float, block: RowBlock, ell: int, chance: Chance) -> Shrunk:
 
 def exact_shrink(stack: Stack, ell: int, attempts: int = 0) -> Shrunk:
     """By all singular values: nothing is random, and what is lost is lambda^2 in every direction kept."""
-    shrunk, lambda2 = exact_ritz(stack).shrunk(ell)
+    shrunk, lambda2 = exact_ritz(stack, ell).shrunk(ell)
     return _shrunk(stack, shrunk, lambda2, attempts=attempts, passes=attempts)
 
 

@@ -18,6 +18,9 @@ from sfd_stream.sketch.rows import Float
 from sfd_stream.sketch.stack import power_of_two_above
 from sfd_stream.sketch.verify import EPS
 
+SQUARES_MAX = 2.0**1020
+"""What ||A||F^2 may come to: then the square of every power of two that scales a matrix stays within float64."""
+
 
 class Interval(NamedTuple):
     """A certified range with the value in its middle."""
@@ -89,17 +92,22 @@ class Sketch:
         return np.asarray(X @ self.components(k).T)
 
     def explained(self, k: int) -> Interval:
-        """The share of ||A||F^2 that the best subspace of dimension k holds."""
+        """The share of ||A||F^2 that the best subspace of dimension k holds.
+
+        It is at least B's own, and above it by at most the k largest eigenvalues of C = A'A - B'B: at most k*delta, and
+        at most the trace of C less its negative eigenvalues, of which there are no more than B has rows.
+        """
+        self._rank(k)
         if self.squared_frobenius == 0:
             return Interval(0.0, 0.0, 0.0)
         kept = float(np.sum(self._svd()[0][:k] ** 2))
         lost = max(self.squared_frobenius - _square(self.matrix), 0.0)
         lower = max(kept - k * self.rounding, 0.0) / self.squared_frobenius
-        upper = min((kept + min(k * self.delta, lost + k * self.rounding)) / self.squared_frobenius, 1.0)
+        upper = min((kept + min(k * self.delta, lost + len(self.matrix) * self.rounding)) / self.squared_frobenius, 1.0)
         return Interval(lower, (lower + upper) / 2, upper)
 
     def gram(self) -> LinearOperator:
-        """B'B + delta/2 I: within delta/2 of A'A on both sides, half of B'B's own error."""
+        """B'B + delta/2 I: within delta/2 of A'A on both sides (and rounding), half of B'B's own error."""
         B, shift = self.matrix, self.delta / 2
 
         def times(x: Float) -> Float:
@@ -129,9 +137,10 @@ class Sketch:
     def pca(self, k: int) -> PCA:
         """Principal components, centred exactly by the column sums.
 
-        The centred A'A - w mean mean' lies between B'B - w mean mean' and that plus delta*I, and so do its eigenvalues;
-        the middle of that range is given, and `error` is half of it.
+        The centred A'A - w mean mean' lies between B'B - w mean mean' (less rounding) and that plus delta*I, and so do
+        its eigenvalues; the middle of that range is given, and `error` is half of it.
         """
+        self._rank(k)
         rows = np.vstack([self.matrix, np.sqrt(self.weight) * self.mean])
         scale = power_of_two_above(float(np.max(np.abs(rows), initial=0.0)))
         Q = scipy.linalg.qr((rows / scale).T, mode="economic")[0]
@@ -140,8 +149,10 @@ class Sketch:
         values, vectors = scipy.linalg.eigh((small * signs) @ small.T)
         k = min(k, len(values))
         top = values[::-1][:k] * scale**2
+        if len(values) < self.d:
+            top = np.maximum(top, 0.0)  # outside the span of these rows the matrix is zero, not negative
         error = (self.delta + self.rounding) / 2 / self._over()
-        variance = np.maximum(top + self.delta / 2, 0.0) / self._over()
+        variance = np.maximum(top + (self.delta - self.rounding) / 2, 0.0) / self._over()
         return PCA(_signed((Q @ vectors[:, ::-1][:, :k]).T), variance, error, self.mean)
 
     def _over(self) -> float:
@@ -153,6 +164,8 @@ class Sketch:
         """The sketch of both inputs' rows. delta adds up, plus what this shrink loses; failure probabilities add."""
         if self.d != other.d:
             raise ValueError(f"sketches of {self.d} and {other.d} columns can't be merged; pad the smaller: padded(d)")
+        if not self.squared_frobenius + other.squared_frobenius <= SQUARES_MAX:
+            raise OverflowError(f"the squared Frobenius norm of all rows would exceed {SQUARES_MAX:.2g}")
         both = replace(
             self,
             matrix=np.vstack([self.matrix, other.matrix]),
@@ -187,19 +200,22 @@ class Sketch:
 
     def resized(self, ell: int) -> Sketch:
         """At most ell rows: as it is if it has no more, else one exact shrink, which adds lambda^2 to delta."""
+        if ell < 1:
+            raise ValueError(f"ell must be at least 1, not {ell}")
         if len(self.matrix) <= ell:
             return replace(self, ell=ell)
         scale = power_of_two_above(float(np.max(np.abs(self.matrix))))
         M = np.asarray(self.matrix, np.float64) / scale
         kept, lambda2 = ritz_of(np.ascontiguousarray(M.T)).shrunk(ell)
         rounding = 4 * EPS * (len(M) + self.d) * _square(M)
-        return replace(
+        shrunk = replace(
             self,
-            matrix=np.asarray(kept * scale, self.matrix.dtype),
+            matrix=kept * scale,
             ell=ell,
             delta=self.delta + (lambda2 + rounding) * scale**2,
             rounding=self.rounding + rounding * scale**2,
         )
+        return shrunk.astype(self.matrix.dtype)
 
     def padded(self, d: int) -> Sketch:
         """The same rows with more columns, all zero there."""
@@ -213,13 +229,22 @@ class Sketch:
         )
 
     def astype(self, dtype: Any) -> Sketch:
-        """B in another precision; both sides of the bound are widened by what rounding B may change."""
-        matrix = self.matrix.astype(dtype)
-        if matrix.dtype == np.float64:
-            return replace(self, matrix=matrix)
-        spectral = float(np.linalg.norm(self.matrix, 2)) if self.matrix.size else 0.0
-        unit = float(np.finfo(matrix.dtype).eps) / 2
-        widened = (2 * unit + unit**2) * spectral * float(np.sqrt(_square(self.matrix))) * (1 + 1e-6)
+        """B in another precision; both sides of the bound are widened by what that changes.
+
+        With E the change, ||(B + E)'(B + E) - B'B|| <= (2 ||B||_2 + ||E||_F) ||E||_F; E is known, so nothing is assumed
+        of how numbers are rounded or vanish.
+        """
+        if np.dtype(dtype) == self.matrix.dtype:
+            return self
+        with np.errstate(over="ignore", under="ignore"):
+            matrix = self.matrix.astype(dtype)
+        if not np.isfinite(matrix).all():
+            raise OverflowError(f"the sketch has entries beyond the range of {matrix.dtype}; keep it in float64")
+        scale = power_of_two_above(float(np.max(np.abs(self.matrix), initial=0.0)))
+        wide = np.asarray(self.matrix, np.float64) / scale
+        change = float(np.linalg.norm(np.asarray(matrix, np.float64) / scale - wide))
+        spectral = float(np.linalg.norm(wide, 2)) if wide.size else 0.0
+        widened = (2 * spectral + change) * change * (1 + 1e-6) * scale**2
         return replace(self, matrix=matrix, delta=self.delta + widened, rounding=self.rounding + widened)
 
     def _rank(self, k: int | None) -> int:

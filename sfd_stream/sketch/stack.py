@@ -1,13 +1,13 @@
 """The implicit stack M = [B; A'] of a sketch over buffered rows. It is multiplied by, never formed.
 
-Rows are taken in tiles, so that a pass needs memory for a tile and not for the stack; a tile that is dense enough
-is multiplied as a dense matrix. All is scaled by a power of two (exactly) so that no square over- or underflows.
+Rows are taken in tiles, so that a pass needs memory for a tile and not for the stack; columns that are dense among
+these rows are multiplied as a dense matrix. All is scaled by a power of two, exactly, so that no square over- or
+underflows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -45,33 +45,54 @@ def dense_above(columns: int) -> float:
     return float(np.interp(columns, [1, 16, 56, 106], [2.0, 0.28, 0.22, 0.16]))
 
 
-@dataclass(frozen=True, slots=True)
-class Tile:
-    """Some consecutive rows of A', sparse, with their density."""
+SPLIT_COLUMNS_MIN, SPLIT_WIDTH_MIN, SPLIT_SHARE_MIN = 64, 32, 0.4
+"""Taking dense columns apart pays from so many of them, for products so wide, if they hold this share of non-zeros."""
 
-    sparse: Any
-    density: float
 
-    def times(self, X: Float) -> Float:
-        """A_t X in single precision: any start is legal for the passes that use it, see `Stack.gram_pass`."""
-        single = X.astype(np.float32)
-        if self.density > dense_above(X.shape[1]):
-            return np.asarray(self.dense(np.float32) @ single, dtype=np.float64)
-        return np.asarray(self._single() @ single, dtype=np.float64)
+class HotColumns:
+    """The columns that are dense among the rows at hand: the head of skewed data, or all of them, or none."""
 
-    def _single(self) -> Any:
-        """The same non-zeros in single precision; indices are shared."""
-        return _trusted_csr(
-            (self.sparse.data.astype(np.float32), self.sparse.indices, self.sparse.indptr), self.sparse.shape
-        )
+    def __init__(self, A: Any, width: int) -> None:
+        rows, self.d = A.shape
+        if A.nnz > dense_above(width) * rows * self.d:
+            self.columns = np.arange(self.d)
+            return
+        counts = np.bincount(A.indices, minlength=self.d) if width >= SPLIT_WIDTH_MIN else np.zeros(self.d, np.int64)
+        hot = np.flatnonzero(counts > dense_above(width) * rows)
+        pays = len(hot) >= SPLIT_COLUMNS_MIN and counts[hot].sum() > SPLIT_SHARE_MIN * A.nnz
+        self.columns = hot if pays else hot[:0]
+        self._place = np.full(self.d, len(self.columns), dtype=np.int32)
+        self._place[self.columns] = np.arange(len(self.columns))
 
-    def dense(self, dtype: Any) -> Any:
-        return self.sparse.astype(dtype).toarray()
+    def split(self, tile: Any) -> tuple[Any, Any]:
+        """The tile's dense columns as a dense matrix, and the rest as a sparse one; None for nothing."""
+        if not len(self.columns):
+            return None, tile
+        if len(self.columns) == self.d:
+            return tile.toarray(), None
+        place = np.take(self._place, tile.indices)
+        cold = place == len(self.columns)
+        # All cold entries land in one more column, which is cut off.
+        dense = _trusted_csr((tile.data, place, tile.indptr), (tile.shape[0], len(self.columns) + 1)).toarray()
+        before = np.zeros(len(cold) + 1, dtype=np.int32)
+        np.cumsum(cold, dtype=np.int32, out=before[1:])
+        rest = _trusted_csr((tile.data[cold], tile.indices[cold], before[tile.indptr]), tile.shape)
+        return dense[:, :-1], rest
 
-    def transpose_times(self, Y: Float) -> Float:
-        if self.density > dense_above(Y.shape[1]):
-            return np.asarray(self.dense(np.float64).T @ Y)
-        return np.asarray(self.sparse.T @ Y)
+    def pass_tile(self, tile: Any, X: Any, G: Float, W: Float) -> None:
+        """Adds the tile's part to G = Y'Y and W = A'Y, for Y = AX in X's own precision."""
+        dense, sparse = self.split(tile)
+        Y: Any = 0.0
+        if dense is not None:
+            Y = dense.astype(X.dtype) @ X[self.columns]
+        if sparse is not None:
+            Y = Y + _trusted_csr((sparse.data.astype(X.dtype), sparse.indices, sparse.indptr), sparse.shape) @ X
+        Y = Y.astype(np.float64)
+        G += Y.T @ Y
+        if dense is not None:
+            W[self.columns] += dense.T @ Y
+        if sparse is not None:
+            W += sparse.T @ Y
 
 
 class Stack:
@@ -85,13 +106,12 @@ class Stack:
         self.A = _csr(block, block.values / self.scale)
         self.AT = self.A.T
         self.squared_frobenius = squared_frobenius(self.B) + squared_frobenius(self.A.data)
-        self.tiles = list(self._tiles())
 
     @property
     def rows(self) -> int:
         return len(self.B) + self.block.rows
 
-    def _tiles(self) -> Iterator[Tile]:
+    def tiles(self) -> Iterator[Any]:
         """A' cut into runs of rows of about equal work."""
         indptr = self.A.indptr
         work = indptr + np.arange(len(indptr)) * (TILE_ENTRIES // TILE_ROWS)
@@ -101,7 +121,7 @@ class Stack:
             stop = min(max(stop, start + 1), rows)
             low, high = indptr[start], indptr[stop]
             arrays = (self.A.data[low:high], self.A.indices[low:high], indptr[start : stop + 1] - low)
-            yield Tile(_trusted_csr(arrays, (stop - start, self.d)), float(high - low) / ((stop - start) * self.d))
+            yield _trusted_csr(arrays, (stop - start, self.d))
             start = stop
 
     def gram_pass(self, X: Float) -> tuple[Float, Float]:
@@ -111,10 +131,9 @@ class Stack:
         """
         Y = self.B @ X
         G, W = Y.T @ Y, self.B.T @ Y
-        for tile in self.tiles:
-            Y = tile.times(X)
-            G += Y.T @ Y
-            W += tile.transpose_times(Y)
+        hot, single = HotColumns(self.A, X.shape[1]), X.astype(np.float32)
+        for tile in self.tiles():
+            hot.pass_tile(tile, single, G, W)
         return G, W
 
     def gram_operator(self) -> Callable[[Float], Float]:

@@ -1,0 +1,171 @@
+"""Results as tables: the same one for a terminal and for docs/experiments.md, so that no figure there is typed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import isnan
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table as RichTable
+
+from benchmarks.contenders import FD_SVD, FUSED
+from benchmarks.data import TARGETS
+
+Results = dict[str, Any]
+"""What a run found, section by section, as plain JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    name: str
+    """Also the marker's name in docs/experiments.md."""
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+    def show(self, console: Console) -> None:
+        table = RichTable(title=self.title, title_justify="left")
+        for number, column in enumerate(self.columns):
+            table.add_column(column, justify="right" if number else "left")
+        for row in self.rows:
+            table.add_row(*(cell.replace("**", "") for cell in row))
+        console.print(table)
+
+    def markdown(self) -> str:
+        lines = [self.columns, ["---", *["---:"] * (len(self.columns) - 1)], *self.rows]
+        return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def tables(results: Results) -> list[Table]:
+    """Every table for which the results have something."""
+    made = [
+        _targets(results),
+        _sweeps(results),
+        _matrices(results),
+        _tightness(results),
+        _routes(results),
+        _checks(results),
+    ]
+    return [table for table in made if table.rows]
+
+
+def _targets(results: Results) -> Table:
+    rows = []
+    for target in TARGETS:
+        scores = {score["name"]: score for score in results.get("targets", {}).get(target.name, [])}
+        if not scores:
+            continue
+        fused, fd = scores[FUSED], scores[FD_SVD]
+        ratio = fd["cpu_s"] / fused["cpu_s"]
+        error = fused["cov_err"] / fd["cov_err"]
+        rows.append(
+            [
+                target.name,
+                f"{target.floor:g}",
+                f"{target.goal:g}",
+                f"**{ratio:.1f}**",
+                f"{fd['wall_s'] / fused['wall_s']:.1f}",
+                target.verdict(ratio),
+                _ms(fd["cpu_s"]),
+                _ms(fused["cpu_s"]),
+                f"{error:.2f}" + ("" if error <= 1 else " (worse)"),
+            ]
+        )
+    columns = ["", "floor", "goal", "CPU ratio", "wall ratio", "verdict", "FD CPU ms", "fused CPU ms", "cov-err / FD's"]
+    title = "FD by numpy's SVD / fused: the ratio of the best CPU times of interleaved turns decides"
+    return Table("targets", title, columns, rows)
+
+
+def _sweeps(results: Results) -> Table:
+    rows = [
+        [point["axis"], f"{point['shape'][point['axis']]:,}", *_score_cells(score)]
+        for point in results.get("sweeps", [])
+        for score in point["scores"]
+    ]
+    return Table("sweeps", "The paper's four sweeps (defaults n=10,000 d=1,000 ell=50 z=100)", ["", "", *SCORE], rows)
+
+
+def _matrices(results: Results) -> Table:
+    rows = [
+        [f"{run['name']} {run['n']:,} x {run['d']:,}, ell={run['ell']}", *_score_cells(score)]
+        for run in results.get("matrices", [])
+        for score in run["scores"]
+    ]
+    return Table("matrices", "Matrices from files", ["", *SCORE], rows)
+
+
+SCORE = ["method", "CPU ms", "wall ms", "turns", "cov-err", "proj-err (k=10)", "delta / error"]
+
+
+def _score_cells(score: dict[str, Any]) -> list[str]:
+    return [
+        score["name"],
+        _ms(score["cpu_s"]),
+        _ms(score["wall_s"]),
+        str(score["turns"]),
+        f"{score['cov_err']:.5f}",
+        f"{score['proj_err']:.4f}",
+        "" if score["tightness"] is None or isnan(score["tightness"]) else f"{score['tightness']:.2f}",
+    ]
+
+
+def _tightness(results: Results) -> Table:
+    rows = [
+        [
+            row["name"],
+            f"{row['cov_err']:.5f}",
+            f"{row['tightness']:.2f}",
+            f"{row['most']:g}",
+            _reached(row["tightness"] <= row["most"]),
+            str(row["shrinks"]),
+        ]
+        for row in results.get("tightness", [])
+    ]
+    columns = ["", "cov-err", "delta / error", "aim", "", "shrinks"]
+    return Table("tightness", "How tight the certificate is", columns, rows)
+
+
+def _routes(results: Results) -> Table:
+    rows = [
+        [
+            f"ell={row['ell']}",
+            f"{row['density']:g}",
+            _ms(row["chosen"]),
+            _ms(row["sparse"]),
+            _ms(row["dense"]),
+            f"{row['factor']:.2f}",
+        ]
+        for row in results.get("routes", [])
+    ]
+    columns = ["", "density", "chosen ms", "sparse ms", "dense ms", "chosen / better"]
+    return Table("routes", "Dense or sparse products, forced and chosen (CPU)", columns, rows)
+
+
+def _checks(results: Results) -> Table:
+    rows = [[c["name"], c["measured"], c["limit"], _reached(c["reached"])] for c in results.get("checks", {}).values()]
+    return Table("checks", "Further checks", ["", "measured (CPU time)", "limit", ""], rows)
+
+
+def _reached(reached: bool) -> str:
+    return "reached" if reached else "**not reached**"
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1e3:,.1f}" if seconds < 1 else f"{seconds * 1e3:,.0f}"
+
+
+def paste(page: Path, made: list[Table]) -> None:
+    """Put each table between its markers `<!-- bench:name -->` and `<!-- /bench:name -->`; others stay."""
+    text = page.read_text(encoding="utf-8")
+    for table in made:
+        opening, closing = f"<!-- bench:{table.name} -->", f"<!-- /bench:{table.name} -->"
+        pattern = re.escape(opening) + ".*?" + re.escape(closing)
+        if not re.search(pattern, text, re.DOTALL):
+            raise SystemExit(f"{page} has no place for the table {table.name}: add {opening} and {closing}")
+        body = f"{opening}\n{table.markdown()}\n{closing}"
+        text = re.sub(pattern, lambda _, body=body: body, text, flags=re.DOTALL)  # type: ignore[misc]
+    page.write_text(text, encoding="utf-8")

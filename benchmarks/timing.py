@@ -1,0 +1,62 @@
+"""Times that can be compared on a machine that others use too: contenders take turns, and the best turn counts.
+
+A ratio of two bests of interleaved turns hardly moves with the load; a ratio of two separate runs does.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """The best of some turns, in seconds, and what the first of them gave."""
+
+    cpu_s: float
+    wall_s: float
+    turns: int
+    outcome: Any
+
+
+def interleaved(jobs: Mapping[str, Callable[[], Any]], *, rounds: int, budget_s: float) -> dict[str, Timed]:
+    """A B C A B C ...: best CPU and wall time of each. Who has used up its budget sits the other rounds out."""
+    done: dict[str, Timed] = {}
+    spent = dict.fromkeys(jobs, 0.0)
+    for _ in range(rounds):
+        for name, job in jobs.items():
+            if spent[name] >= budget_s:
+                continue
+            timed = once(job)
+            spent[name] += timed.wall_s
+            done[name] = _better(done[name], timed) if name in done else timed
+    return done
+
+
+def once(job: Callable[[], Any]) -> Timed:
+    gc.collect()
+    wall, cpu = time.perf_counter(), time.process_time()
+    outcome = job()
+    return Timed(time.process_time() - cpu, time.perf_counter() - wall, 1, outcome)
+
+
+def _better(a: Timed, b: Timed) -> Timed:
+    return Timed(min(a.cpu_s, b.cpu_s), min(a.wall_s, b.wall_s), a.turns + b.turns, a.outcome)
+
+
+class Stopwatch:
+    """Adds up the CPU time of calls of one function, which it stands in for."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+        self.cpu_s = 0.0
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        start = time.process_time()
+        try:
+            return self.function(*args, **kwargs)
+        finally:
+            self.cpu_s += time.process_time() - start

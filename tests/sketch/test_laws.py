@@ -1,0 +1,180 @@
+"""The promises of a sketch, for every method, on rows of many kinds and in orders chosen to hurt."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sfd_stream.sketch.builder import SketchBuilder
+from sfd_stream.sketch.rows import RowBlock
+from sfd_stream.sketch.verify import ALPHA
+from tests.sketch.matrices import (
+    METHODS,
+    Case,
+    as_it_comes,
+    built,
+    cases,
+    error_range,
+    examples,
+    obeys_its_bound,
+    random_route,
+    theorem_gaps,
+)
+
+cuts = st.lists(st.integers(0, 300), max_size=6)
+
+
+@given(cases())
+@examples(60)
+def test_error_is_below_delta_and_never_negative(case: Case) -> None:
+    A = case.rows()
+    assert obeys_its_bound(A, case.built(A).sketch())
+
+
+@given(random_route())
+@examples(40)
+def test_error_is_below_delta_where_directions_are_looked_for_at_random(case: Case) -> None:
+    A = case.rows()
+    assert obeys_its_bound(A, case.built(A).sketch())
+
+
+@given(random_route())
+@examples(40)
+def test_both_inequalities_of_the_theorem_hold_for_every_k(case: Case) -> None:
+    A = case.rows()
+    gaps = theorem_gaps(A, case.built(A).sketch(), ALPHA)
+    assert len(gaps) >= 3
+    assert all(min(gap) >= 0 for gap in gaps)
+
+
+@given(cases(methods=("dense", "sparse-shrink", "fused"), ells=(1, 12)))
+@examples(30)
+def test_the_sketch_has_at_most_ell_rows_and_exact_counters(case: Case) -> None:
+    A = case.rows()
+    sketch = case.built(A).sketch()
+    assert len(sketch.matrix) <= case.ell
+    assert (sketch.d, sketch.ell, sketch.rows, sketch.nnz) == (case.d, case.ell, case.n, A.count_nonzero())
+    assert sketch.weight == case.n
+    assert sketch.squared_frobenius == pytest.approx(float(np.sum(A.data**2)), rel=1e-13)
+    np.testing.assert_allclose(sketch.column_sums, np.asarray(A.sum(axis=0)), atol=1e-12 * np.abs(A.data).sum())
+
+
+@given(cases(), cuts)
+@examples(40)
+def test_how_rows_are_split_over_calls_leaves_no_trace(case: Case, at: list[int]) -> None:
+    A = case.rows()
+    whole, split = case.built(A), case.built(A, at)
+    assert whole.shrinks == split.shrinks
+    assert whole.sketch() == split.sketch()
+    assert same_state(whole, split)
+
+
+@given(random_route())
+@examples(10)
+def test_rows_one_by_one_are_the_same_as_all_at_once(case: Case) -> None:
+    A = case.rows()
+    one_by_one = case.built(A, range(case.n))
+    assert one_by_one.sketch() == case.built(A).sketch()
+    assert one_by_one.shrinks == case.built(A).shrinks
+
+
+@given(random_route(), cuts)
+@examples(25)
+def test_asking_for_a_sketch_changes_nothing_then_or_later(case: Case, at: list[int]) -> None:
+    A = RowBlock.from_csr(case.rows())
+    silent, asked = SketchBuilder(case.parameters()), SketchBuilder(case.parameters())
+    bounds = [0, *sorted(min(cut, A.rows) for cut in at), A.rows]
+    for start, stop in zip(bounds, bounds[1:], strict=False):
+        for builder in (silent, asked):
+            builder.absorb(A.take(start, stop))
+        first, second = asked.sketch(), asked.sketch()
+        assert first == second
+        assert same_state(silent, asked)
+    assert silent.sketch() == asked.sketch()
+
+
+@given(random_route())
+@examples(20)
+def test_the_same_seed_gives_the_same_bits(case: Case) -> None:
+    assert case.built().sketch() == case.built().sketch()
+
+
+@given(random_route(families=("spiked", "flat", "text")))
+@examples(25)
+def test_another_seed_gives_other_bits_and_keeps_the_laws(case: Case) -> None:
+    A = case.rows()
+    one, other = case.built(A, seed=1).sketch(), case.built(A, seed=(2, 3)).sketch()
+    assert not np.array_equal(one.matrix, other.matrix)
+    assert obeys_its_bound(A, one)
+    assert obeys_its_bound(A, other)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("power", [1, -3, 40, -40, 200, -200])
+@pytest.mark.parametrize("family", ["spiked", "flat"])
+def test_scaling_by_a_power_of_two_is_exact(method: str, power: int, family: str) -> None:
+    case = Case(family, as_it_comes, 5, 240, 64, 15, 54, method)
+    A = case.rows()
+    plain, scaled = case.built(A).sketch(), case.built(A * 2.0**power).sketch()
+    assert np.array_equal(scaled.matrix, plain.matrix * 2.0**power)
+    for name in ("delta", "squared_frobenius", "rounding"):
+        assert getattr(scaled, name) == getattr(plain, name) * 4.0**power, name
+    assert np.array_equal(scaled.column_sums, plain.column_sums * 2.0**power)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_many_shrinks_happen_in_these_tests(method: str) -> None:
+    """The laws above must not hold only because nothing was ever shrunk."""
+    case = Case("spiked", as_it_comes, 5, 290, 64, 15, 54, method)
+    assert case.built().shrinks >= 4
+
+
+@pytest.mark.parametrize("family", ["spiked", "decaying", "burst"])
+@pytest.mark.parametrize("method", ["fused", "paper"])
+def test_no_sketch_at_all_breaks_the_laws_on_these_rows(method: str, family: str) -> None:
+    """On the paper's own rows even B = 0 satisfies the theorem. Here it does not, so the laws above can fail."""
+    case = Case(family, as_it_comes, 5, 290, 64, 20, 54, method)
+    A, sketch = case.rows(), case.built().sketch()
+    nothing = replace_matrix(sketch, np.zeros((0, 64)))
+    assert not obeys_its_bound(A, nothing)
+    assert min(min(gap) for gap in theorem_gaps(A, nothing, ALPHA)) < 0
+
+
+@pytest.mark.parametrize("method", ["fused", "paper"])
+@pytest.mark.parametrize(("family", "most"), [("spiked", 4.0), ("flat", 4.0), ("burst", 4.0), ("turning", 4.0)])
+def test_delta_is_of_use(method: str, family: str, most: float) -> None:
+    case = Case(family, as_it_comes, 3, 300, 70, 16, 80, method)
+    A, sketch = case.rows(), case.built().sketch()
+    limit = most if method == "fused" else 2 / ALPHA * most
+    assert sketch.delta <= limit * error_range(A, sketch)[1]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_error_is_about_that_of_frequent_directions(method: str) -> None:
+    case = Case("burst", as_it_comes, 3, 300, 70, 16, 80, method)
+    A = case.rows()
+    dense = error_range(A, built(A, case.parameters(method="dense")).sketch())[1]
+    assert error_range(A, case.built(A).sketch())[1] <= 1.5 * dense
+
+
+def same_state(one: SketchBuilder, other: SketchBuilder) -> bool:
+    """All numbers and arrays, and the pending rows as one block."""
+    (numbers, arrays, _), (others, other_arrays, _) = one.state(), other.state()
+    pending, other_pending = one.buffer.joined(one.d), other.buffer.joined(other.d)
+    return (
+        numbers == others
+        and all(arrays[name].tobytes() == other_arrays[name].tobytes() for name in arrays)
+        and pending.values.tobytes() == other_pending.values.tobytes()
+        and pending.indices.tobytes() == other_pending.indices.tobytes()
+        and pending.indptr.tobytes() == other_pending.indptr.tobytes()
+    )
+
+
+def replace_matrix(sketch: Any, matrix: Any) -> Any:
+    from dataclasses import replace
+
+    return replace(sketch, matrix=matrix)
