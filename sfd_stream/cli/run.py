@@ -33,10 +33,22 @@ def run(
 
     settings = settings_from(config, overrides).settings
     configure(level=settings.log.level, form=settings.log.format, secrets=settings.secret_values())
+    settings = within_quota(settings)
     began = time.monotonic()
     worker = work(settings, until_end=until_end)
     if until_end:
         _print_summary(settings, worker.progress.rows / max(time.monotonic() - began, 1e-9), as_json=as_json)
+
+
+def within_quota(settings: "Settings") -> "Settings":
+    """The settings fitted to this container; what was asked for and is more than there is, is said."""
+    from sfd_stream.service import quota
+    from sfd_stream.service.logs import get_logger
+
+    own = quota.own_quota()
+    for words in quota.misfits(settings, own):
+        get_logger().warning(words)
+    return quota.fitted(settings, own)
 
 
 def work(settings: "Settings", *, until_end: bool, **test_hooks: Any) -> "Worker":

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Union, get_args, get_orig
 from pydantic import BaseModel, ValidationError
 
 from sfd_stream.config import checks, librdkafka
-from sfd_stream.config.model import Settings
+from sfd_stream.config.model import HttpSettings, Settings
 from sfd_stream.config.secrets import is_secret, mask
 from sfd_stream.config.sources import PREFIX, Given, Sources
 from sfd_stream.errors import SettingsError
@@ -75,6 +75,17 @@ def load_kafka(
     _raise_if_any([*sources.problems, *unknown, *wrong])
     topic = newest.get("input.topic")
     return properties, None if topic is None else str(topic.value)
+
+
+def load_http(file: Path | None, *, environ: Mapping[str, str], overrides: Iterable[str] = ()) -> HttpSettings:
+    """Where a worker's own port is, for commands that only ask there; other settings are not judged."""
+    newest = read_sources(file, environ=environ, overrides=overrides).newest().values()
+    given = {item.path[1]: item for item in newest if item.path[0] == "http"}
+    try:
+        return HttpSettings.model_validate({name: item.value for name, item in given.items()})
+    except ValidationError as error:
+        key = f"http.{error.errors()[0]['loc'][0]}"
+        raise SettingsError(f'{key} is wrong; "sfd-stream config check" says how') from None
 
 
 def resolve(sources: Sources) -> Effective:

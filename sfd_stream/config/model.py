@@ -221,7 +221,8 @@ class WorkerSettings(Section):
     )
     memory_max_bytes: SizeBytes = Field(
         default=2 * 2**30,
-        description="Pause partitions rather than use more memory than this for their sketches and buffers.",
+        description="Pause partitions rather than use more memory than this for their sketches and buffers; where it"
+        " is not given, 60 % of the container's memory limit if it has one.",
     )
     blas_threads: Count = Field(
         default=1, description="Threads for linear algebra; another number gives other last bits."

@@ -1,11 +1,11 @@
 """A Docker engine for tests: the one that answers, or one started here for as long as it is needed.
 
     DOCKER_HOST, or the usual socket   an engine that is already there; it pulls what FROM names
-    dockerd, as root                   started here on a socket of its own; nothing can be relied on to be pulled,
-                                       so the bases are made locally from Debian's packages and tagged as FROM names them
+    dockerd, as root                   started here on a socket of its own, where nothing can be pulled: bases are
+                                       made from Debian's packages and tagged as FROM names them
 
-With CI=true the packages for the second are installed where they are missing. What a machine's certificates need stands in
-the bases made here, never in a Dockerfile.
+With CI=true the packages for the second are installed where they are missing. What a machine's certificates
+need stands in the bases made here, never in a Dockerfile.
 """
 
 from __future__ import annotations
