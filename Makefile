@@ -14,7 +14,7 @@ export OPENBLAS_NUM_THREADS ?= 1
 export MKL_NUM_THREADS ?= 1
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help setup demo test lint types imports unit bench lock clean
+.PHONY: help setup demo test lint types imports unit image test-image bench lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -46,6 +46,18 @@ imports: $(STAMP)
 
 unit: $(STAMP)
 	$(BIN)/pytest -n 2 --dist loadgroup --cov --cov-report=term
+
+DOCKER ?= docker
+IMAGE ?= sfd-stream:$(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
+
+image: ## build the container image; IMAGE=name:tag names it
+	DOCKER_BUILDKIT=1 $(DOCKER) build --tag $(IMAGE) \
+		--build-arg VERSION=$$(sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml) \
+		--build-arg REVISION=$$(git rev-parse HEAD 2>/dev/null || echo unknown) \
+		--build-arg CREATED=$$(git log -1 --format=%cI 2>/dev/null || echo unknown) .
+
+test-image: $(STAMP) ## build the image on a real engine and run it against a real Kafka
+	$(BIN)/pytest -m image --timeout 1800 tests/image
 
 bench: $(STAMP) ## reprint every figure that the README quotes
 	$(BIN)/python -m benchmarks.sketch

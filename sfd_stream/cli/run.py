@@ -46,9 +46,10 @@ def within_quota(settings: "Settings") -> "Settings":
     from sfd_stream.service.logs import get_logger
 
     own = quota.own_quota()
+    settings = quota.fitted(settings, own)
     for words in quota.misfits(settings, own):
         get_logger().warning(words)
-    return quota.fitted(settings, own)
+    return settings
 
 
 def work(settings: "Settings", *, until_end: bool, **test_hooks: Any) -> "Worker":

@@ -59,7 +59,7 @@ def fitted(settings: Settings, quota: Quota) -> Settings:
 
 
 def misfits(settings: Settings, quota: Quota) -> Iterator[str]:
-    """What was asked for and is more than there is: a sentence each.
+    """What fitted settings ask for and is more than there is: a sentence each.
 
     Threads are not cut to the quota: another number gives other last bits.
     """
@@ -69,10 +69,18 @@ def misfits(settings: Settings, quota: Quota) -> Iterator[str]:
             f"worker.blas_threads is {worker.blas_threads}, but the quota is {quota.cpus:g} CPUs:"
             " threads will wait for each other; ask for fewer or raise the CPU limit"
         )
-    if quota.memory_bytes is not None and worker.memory_max_bytes > quota.memory_bytes * (1 + MEMORY_SHARE) / 2:
+    if quota.memory_bytes is None:
+        return
+    limit = f"the memory limit is {show_size(quota.memory_bytes)}"
+    if worker.memory_max_bytes > quota.memory_bytes * (1 + MEMORY_SHARE) / 2:
         yield (
-            f"worker.memory_max_bytes is {show_size(worker.memory_max_bytes)}, but the memory limit is"
-            f" {show_size(quota.memory_bytes)}: the kernel may end this process; leave it out or raise the limit"
+            f"worker.memory_max_bytes is {show_size(worker.memory_max_bytes)}, but {limit}:"
+            " the kernel may end this process; leave it out or raise the limit"
+        )
+    if settings.sketch.buffer_max_bytes > worker.memory_max_bytes:
+        yield (
+            f"sketch.buffer_max_bytes is {show_size(settings.sketch.buffer_max_bytes)}, but {limit}:"
+            " one partition's buffer may not fit; set it lower or raise the limit"
         )
 
 

@@ -12,6 +12,7 @@ from sfd_stream.config import load
 from sfd_stream.config.load import SECTIONS
 from sfd_stream.config.show import example, schema
 from sfd_stream.config.values import parse_size
+from sfd_stream.storage.opening import open_store
 
 FOLDER = Path(__file__).parents[2] / "config"
 EXAMPLE = (FOLDER / "example.yaml").read_text()
@@ -35,9 +36,20 @@ def test_every_key_stands_there_with_its_default_and_its_sentence() -> None:
             assert field.description.endswith(".")
 
 
-@pytest.mark.parametrize("name", ["example.yaml", "local.yaml"])
-def test_the_files_are_right(name: str) -> None:
-    assert load(FOLDER / name, environ={}).settings.input.topic == "rows"
+@pytest.mark.parametrize("file", sorted(FOLDER.glob("*.yaml")), ids=lambda file: file.name)
+def test_the_files_are_right_and_open_their_stores(file: Path) -> None:
+    settings = load(file, environ={}).settings
+    assert open_store(settings.checkpoint.url, {k: str(v) for k, v in settings.checkpoint.options.items()})
+
+
+@pytest.mark.parametrize("file", sorted(FOLDER.glob("*.yaml")), ids=lambda file: file.name)
+def test_no_file_holds_a_secret(file: Path) -> None:
+    assert load(file, environ={}).settings.secret_values() == frozenset()
+
+
+def test_the_files_that_are_promised_are_there() -> None:
+    promised = {"example.yaml", "local.yaml", "production-s3.yaml", "sasl-ssl.yaml", "gcs.yaml"}
+    assert promised <= {file.name for file in FOLDER.glob("*.yaml")}
 
 
 def test_the_schema_knows_every_key_and_closes_every_section() -> None:

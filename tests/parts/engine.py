@@ -37,7 +37,7 @@ class Engine:
     """Docker's client, and the engine that it talks to."""
 
     def __init__(self, client: str, host: str | None, *, ours: bool) -> None:
-        self._client = client
+        self.client = client
         self.host = host
         self.ours = ours
 
@@ -48,7 +48,7 @@ class Engine:
 
     def ask(self, *arguments: str, timeout_s: float = 600.0) -> subprocess.CompletedProcess[str]:
         """Runs the client and returns whatever it answered."""
-        command = [self._client, *arguments]
+        command = [self.client, *arguments]
         return subprocess.run(
             command, capture_output=True, text=True, check=False, timeout=timeout_s, env=self.environment
         )

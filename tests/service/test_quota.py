@@ -104,10 +104,11 @@ def test_threads_never_follow_the_quota() -> None:
         ),
         ({"memory_max_bytes": "512MiB"}, Quota(None, GIB), []),
         ({}, Quota(0.1, None), []),
+        ({}, Quota(None, GIB // 4), ["sketch.buffer_max_bytes is 256MiB, but the memory limit is 256MiB"]),
     ],
 )
 def test_what_was_asked_for_and_is_not_there_is_said(worker: dict[str, object], quota: Quota, said: list[str]) -> None:
-    found = list(misfits(settings(**worker), quota))
+    found = list(misfits(fitted(settings(**worker), quota), quota))
     assert len(found) == len(said)
     assert all(words.startswith(start) for words, start in zip(found, said, strict=True))
 
