@@ -14,7 +14,7 @@ export OPENBLAS_NUM_THREADS ?= 1
 export MKL_NUM_THREADS ?= 1
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help setup demo test lint types imports unit image test-image bench lock clean
+.PHONY: help setup demo test lint types imports unit chart image test-image bench lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -46,6 +46,9 @@ imports: $(STAMP)
 
 unit: $(STAMP)
 	$(BIN)/pytest -n 2 --dist loadgroup --cov --cov-report=term
+
+chart: $(STAMP) ## renew what the chart copies, and its golden files
+	$(BIN)/python -m tests.deploy.chart
 
 DOCKER ?= docker
 IMAGE ?= sfd-stream:$(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)

@@ -12,6 +12,9 @@
 {{- if and (ne (dig "input" "columns" "fixed" $settings) "growing") (not (dig "sketch" "d" 0 $settings)) -}}
 {{- fail "settings.sketch.d is required: the number of columns (or set settings.input.columns to growing)" -}}
 {{- end -}}
+{{- if gt (dig "sketch" "seed" 0 $settings | float64) 9007199254740991.0 -}}
+{{- fail "settings.sketch.seed is beyond 2^53, where helm rounds whole numbers: take a smaller one, or give it as extraEnv SFD_SKETCH__SEED" -}}
+{{- end -}}
 {{- include "sfd.checkSecrets" . -}}
 {{- include "sfd.checkStore" . -}}
 {{- include "sfd.checkReplicas" . -}}

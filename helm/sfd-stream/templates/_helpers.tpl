@@ -46,7 +46,7 @@ app.kubernetes.io/managed-by: {{ .root.Release.Service }}
 
 {{/* The settings as the program reads them: as given, listening on all addresses of the pod. */}}
 {{- define "sfd.settings" -}}
-{{- $http := merge (dict "host" "0.0.0.0") (.Values.settings.http | default dict) -}}
+{{- $http := merge (deepCopy (.Values.settings.http | default dict)) (dict "host" "0.0.0.0") -}}
 {{- toYaml (merge (dict "http" $http) (deepCopy .Values.settings)) -}}
 {{- end -}}
 
