@@ -7,6 +7,8 @@
     │   ├── ChecksumError           damaged
     │   └── NewerFormatError        written by a newer program
     ├── RefusedStateError           the state found must not be used                  exit 3
+    │   ├── NoSnapshotError         the topic has no snapshot (yet)
+    │   └── UnmergeableError        snapshots that do not add up to one sketch
     ├── TooManyBadMessagesError     past the configured share or run                  exit 4
     ├── BrokerRefusedError          rights, fatal errors, away for too long           exit 5
     ├── FencedError                 somebody else owns the partition now
@@ -60,6 +62,14 @@ class NewerFormatError(FormatError):
 
 class RefusedStateError(SfdError):
     exit_code = 3
+
+
+class NoSnapshotError(RefusedStateError):
+    pass
+
+
+class UnmergeableError(RefusedStateError):
+    pass
 
 
 class TooManyBadMessagesError(SfdError):

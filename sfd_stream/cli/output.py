@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from rich.table import Table
+
 _UNBOUNDED = 1_000
+_TITLE_MAX = 10
+"""A longer title of a column of numbers is broken at its underscores."""
+_WHOLE_MAX = 40
+"""A shorter text is never broken over lines."""
 
 
 def print_json(value: Any) -> None:
@@ -23,17 +29,49 @@ def print_text(text: str) -> None:
 
 
 def print_table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """A table for people; numbers to the right, and full width when the output is not a terminal."""
-    from rich import box
+    """A table for people, numbers in short form and never broken over lines.
+
+    At full width when the output is not a terminal; one block a row where a terminal is too narrow for it.
+    """
     from rich.console import Console
+
+    body = [tuple(row) for row in rows]
+    console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else _UNBOUNDED)
+    table = _table(header, body)
+    needed = table.__rich_measure__(console, console.options.update(width=_UNBOUNDED)).minimum
+    if needed <= console.width:
+        console.print(table)
+        return
+    widest = max(map(len, header))
+    for row in body:
+        print_text("".join(f"{title:<{widest}}  {short(cell)}\n" for title, cell in zip(header, row, strict=True)))
+
+
+def _table(header: Sequence[str], body: Sequence[tuple[Any, ...]]) -> Table:
+    from rich import box
     from rich.table import Table
     from rich.text import Text
 
-    body = [tuple(row) for row in rows]
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for i, title in enumerate(header):
-        numeric = bool(body) and all(isinstance(row[i], int | float) for row in body)
-        table.add_column(title, justify="right" if numeric else "left", overflow="fold")
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
+    columns = [[row[i] for row in body] for i in range(len(header))]
+    for title, cells in zip(header, columns, strict=True):
+        numeric = any(map(_is_number, cells)) and all(_is_number(cell) or cell == "" for cell in cells)
+        broken = title.replace("_", "\n") if numeric and len(title) > _TITLE_MAX else title
+        text_max = max((len(short(cell)) for cell in cells), default=0)
+        table.add_column(
+            broken, justify="right" if numeric else "left", overflow="fold", no_wrap=numeric or text_max <= _WHOLE_MAX
+        )
     for row in body:
-        table.add_row(*(Text(f"{cell:,}" if isinstance(cell, int | float) else str(cell)) for cell in row))
-    Console(file=sys.stdout, width=None if sys.stdout.isatty() else _UNBOUNDED).print(table)
+        table.add_row(*(Text(short(cell)) for cell in row))
+    return table
+
+
+def _is_number(cell: Any) -> bool:
+    return isinstance(cell, int | float) and not isinstance(cell, bool)
+
+
+def short(cell: Any) -> str:
+    """For people: thousands apart, six digits of what is not whole."""
+    if not _is_number(cell):
+        return str(cell)
+    return f"{cell:,}" if isinstance(cell, int) else f"{cell:,.6g}"

@@ -1,8 +1,9 @@
-"""`sfd-stream run`: the worker."""
+"""`sfd-stream run`: the worker, or several of them."""
 
 # Annotations are evaluated: typer reads them.
 import os
 import signal
+import threading
 import time
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,6 +12,9 @@ import typer
 from sfd_stream.cli.options import ConfigOption, JsonOption, SetOption, settings_from
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sfd_stream.cli.progress import Watch
     from sfd_stream.config.model import Settings
     from sfd_stream.service.worker import Worker
 
@@ -21,38 +25,77 @@ def run(
     until_end: Annotated[
         bool, typer.Option("--until-end", help="Stop at the end offsets seen at the start; print a summary.")
     ] = False,
+    workers: Annotated[
+        int, typer.Option("--workers", min=1, metavar="N", help="So many processes, each a worker of the same group.")
+    ] = 1,
     as_json: JsonOption = False,
+    worker_number: Annotated[int | None, typer.Option("--worker-number", min=1, hidden=True)] = None,
 ) -> None:
     """Join the consumer group, sketch the topic's rows, checkpoint, until told to stop.
 
-    Example: sfd-stream run --config config/local.yaml --until-end
+    A backfill, with a summary of each partition's sketch at the end:
+    [bold]sfd-stream run --config config/local.yaml --until-end[/bold]
 
-    SIGTERM or Ctrl-C: a last checkpoint, then exit 0; a second one ends it at once.
+    A service of four processes; one that dies is started again:
+    [bold]sfd-stream run --config config/local.yaml --workers 4[/bold]
+
+    SIGTERM or Ctrl-C: a last checkpoint, then exit 0; a second one ends it.
+    Started again, it goes on from its checkpoints, each row counted once.
+    A state that it must not use it refuses: exit 3, and the command to run.
     """
-    from sfd_stream.service.logs import configure
+    from sfd_stream.cli import workers as crew
 
     settings = settings_from(config, overrides).settings
-    configure(level=settings.log.level, form=settings.log.format, secrets=settings.secret_values())
-    settings = within_quota(settings)
+    if worker_number is not None:
+        crew.end_with_supervisor(settings)
+    if workers > 1:
+        _run_many(settings, crew.Arguments(config, tuple(overrides or ()), until_end), workers, as_json=as_json)
+        return
+    labels = {} if worker_number is None else {"worker": worker_number}
     began = time.monotonic()
-    worker = work(settings, until_end=until_end)
-    if until_end:
-        _print_summary(settings, worker.progress.rows / max(time.monotonic() - began, 1e-9), as_json=as_json)
+    worker = _run_one(settings, labels, until_end=until_end, bar=worker_number is None)
+    if until_end and worker_number is None:
+        rows_per_s = worker.progress.rows / max(time.monotonic() - began, 1e-9)
+        print_summary(settings, rows_per_s, as_json=as_json)
 
 
-def within_quota(settings: "Settings") -> "Settings":
+def _run_one(settings: "Settings", labels: dict[str, Any], *, until_end: bool, bar: bool) -> "Worker":
+    from sfd_stream.cli.progress import watching
+    from sfd_stream.cli.workers import configure_logs
+
+    with watching(bar=bar and until_end) as watch:
+        configure_logs(settings, labels)
+        settings = within_quota(settings)
+        return work(settings, until_end=until_end, watch=watch)
+
+
+def _run_many(settings: "Settings", arguments: Any, workers: int, *, as_json: bool) -> None:
+    from sfd_stream.cli import workers as crew
+
+    crew.configure_logs(settings, {})
+    settings = within_quota(settings, workers)
+    began, before = time.monotonic(), crew.rows_in_store(settings) if arguments.until_end else 0
+    code = crew.supervise(settings, arguments, workers)
+    if code:
+        raise typer.Exit(code)
+    if arguments.until_end:
+        rows = crew.rows_in_store(settings) - before
+        print_summary(settings, max(rows, 0) / max(time.monotonic() - began, 1e-9), as_json=as_json)
+
+
+def within_quota(settings: "Settings", workers: int = 1) -> "Settings":
     """The settings fitted to this container; what was asked for and is more than there is, is said."""
     from sfd_stream.service import quota
     from sfd_stream.service.logs import get_logger
 
-    own = quota.own_quota()
-    settings = quota.fitted(settings, own)
-    for words in quota.misfits(settings, own):
+    share = quota.own_quota().shared_by(workers)
+    settings = quota.fitted(settings, share)
+    for words in quota.misfits(settings, share):
         get_logger().warning(words)
     return settings
 
 
-def work(settings: "Settings", *, until_end: bool, **test_hooks: Any) -> "Worker":
+def work(settings: "Settings", *, until_end: bool, watch: "Watch | None" = None, **test_hooks: Any) -> "Worker":
     """Run one worker to its end, in this process, on its share of the machine."""
     from threadpoolctl import threadpool_limits
 
@@ -60,24 +103,36 @@ def work(settings: "Settings", *, until_end: bool, **test_hooks: Any) -> "Worker
 
     with threadpool_limits(settings.worker.blas_threads):
         worker, source = worker_of(settings, until_end=until_end, **test_hooks)
-        _stop_on_signals(worker)
+        if watch is not None:
+            worker.on_turn = lambda: watch(worker)
+        stop_on_signals(worker.stop, worker.log)
         worker.run(source)
     return worker
 
 
-def _stop_on_signals(worker: "Worker") -> None:
+def stop_on_signals(stop: "Callable[[], None]", log: Any, end: "Callable[[], None]" = lambda: None) -> None:
+    """The first SIGTERM or SIGINT stops in good order, the second ends at once, `end` being called on the way."""
+
+    def say(name: str) -> None:
+        log.info("stopping: a last checkpoint, then out; a second signal ends it at once", signal=name)
+
+    def second(number: int, _: Any) -> None:
+        end()
+        os._exit(128 + number)
+
     def first(number: int, _: Any) -> None:
         for other in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(other, lambda again, _: os._exit(128 + again))
-        worker.stop()
-        worker.log.info("stopping: a last checkpoint, then out", signal=signal.Signals(number).name)
+            signal.signal(other, second)
+        stop()
+        # By a thread of its own: this handler may have interrupted the log while it held its lock.
+        threading.Thread(target=say, args=(signal.Signals(number).name,), daemon=True).start()
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, first)
 
 
-def _print_summary(settings: "Settings", rows_per_s: float, *, as_json: bool) -> None:
-    from sfd_stream.cli.output import print_json, print_table
+def print_summary(settings: "Settings", rows_per_s: float, *, as_json: bool) -> None:
+    from sfd_stream.cli.output import print_json, print_table, print_text, short
     from sfd_stream.cli.wiring import shape_of, store_of
     from sfd_stream.service.summary import as_report, summarise
 
@@ -91,4 +146,4 @@ def _print_summary(settings: "Settings", rows_per_s: float, *, as_json: bool) ->
     total = report["total"]
     rows.append(["total", *(total.get(name, "") for name in header[1:])])
     print_table(header, rows)
-    print_table(["rows_per_s"], [[round(total["rows_per_s"])]])
+    print_text(f"\nrows_per_s of this run: {short(round(total['rows_per_s']))}")

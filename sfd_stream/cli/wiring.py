@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+
+from confluent_kafka.admin import AdminClient
 
 from sfd_stream.config.model import Settings
 from sfd_stream.kafka.dead_letters import BadMessageGauge, DeadLetters
+from sfd_stream.kafka.properties import admin_properties, for_consumer
 from sfd_stream.kafka.sink import Sink
 from sfd_stream.kafka.source import Source
+from sfd_stream.reader.reader import SnapshotReader
+from sfd_stream.service.beside import Beside
 from sfd_stream.service.keeper import Surroundings
 from sfd_stream.service.logs import get_logger
-from sfd_stream.service.worker import Plan, Worker
+from sfd_stream.service.publishing import Publishing
+from sfd_stream.service.tenure import Plan
+from sfd_stream.service.topics import ensure_topic
+from sfd_stream.service.worker import Worker
 from sfd_stream.sketch.builder import Parameters
 from sfd_stream.state.partition import ENTRY_BYTES, Shape
 from sfd_stream.state.policy import CheckpointPolicy
@@ -20,9 +27,16 @@ from sfd_stream.storage.contract import Store
 from sfd_stream.storage.opening import open_store
 from sfd_stream.wire.columns import Columns, FixedColumns, GrowingColumns, HashedColumns
 from sfd_stream.wire.rows import RowLimits
+from sfd_stream.wire.snapshot_ids import SnapshotId
+
+MESSAGE_MAX_DEFAULT, MESSAGE_OVERHEAD_BYTES = 1_000_000, 65_536
+"""What brokers and clients take without being asked; room for key, headers and frame."""
 
 GROWING_START = 1024
 """Columns that a growing matrix begins with where sketch.d does not say."""
+
+READERS = 8
+"""Blobs of a state that are read side by side."""
 
 
 def _nothing(_: str) -> None:
@@ -66,7 +80,7 @@ def store_of(settings: Settings) -> Store:
 def surroundings_of(settings: Settings, reach: Callable[[str], None] = _nothing) -> Surroundings:
     return Surroundings(
         store=store_of(settings),
-        readers=ThreadPoolExecutor(8, "restore"),
+        readers=Beside(READERS, "restore"),
         clock=time.monotonic,
         wall_clock=time.time,
         pause=time.sleep,
@@ -95,15 +109,77 @@ def plan_of(settings: Settings, *, until_end: bool) -> Plan:
 
 def worker_of(settings: Settings, *, until_end: bool, reach: Callable[[str], None] = _nothing) -> tuple[Worker, Source]:
     """A worker and the source that it listens to."""
-    limits = settings.dead_letters
-    gauge = BadMessageGauge(max_share=limits.max_share, window=limits.window, max_consecutive=limits.max_consecutive)
-    plan = plan_of(settings, until_end=until_end)
-    worker = Worker(plan, surroundings_of(settings, reach), None, None, gauge, get_logger())
-    source = Source(settings.kafka, settings.input.topic, worker)
-    if limits.topic is not None:
-        worker.sink = Sink(settings.kafka)
-        topic_id = source.topic_id(settings.checkpoint.give_up_s)
-        worker.letters = DeadLetters(
-            worker.sink, limits.topic, source_topic=settings.input.topic, source_topic_id=topic_id
-        )
-    return worker, source
+    given = settings.dead_letters
+    gauge = BadMessageGauge(max_share=given.max_share, window=given.window, max_consecutive=given.max_consecutive)
+    publishing = publishing_of(settings)
+    sink = _sink(settings) if given.topic is not None or publishing is not None else None
+    plan, around = plan_of(settings, until_end=until_end), surroundings_of(settings, reach)
+    worker = Worker(
+        plan,
+        around,
+        sink,
+        _letters_for(settings, sink),
+        gauge,
+        get_logger(),
+        publishing,
+        prepare=lambda: make_output_topic(settings),
+        output_epoch=lambda partition: output_epoch(settings, partition),
+    )
+    return worker, Source(settings.kafka, settings.input.topic, worker.tenures)
+
+
+def publishing_of(settings: Settings) -> Publishing | None:
+    given = settings.snapshot
+    if given.topic is None:
+        return None
+    return Publishing(
+        topic=given.topic,
+        store_url=settings.checkpoint.url,
+        every_s=given.every_s,
+        every_rows=given.every_rows,
+        republish_s=given.republish_s,
+        inline_max_bytes=given.inline_max_bytes,
+        dtype=given.dtype,
+        column_sums=given.column_sums,
+        column_names=given.column_names,
+    )
+
+
+def _sink(settings: Settings) -> Sink:
+    """A producer that takes the largest snapshot that goes into a message."""
+    largest = settings.snapshot.inline_max_bytes + MESSAGE_OVERHEAD_BYTES
+    properties = dict(settings.kafka)
+    if settings.snapshot.topic is not None and largest > MESSAGE_MAX_DEFAULT:
+        properties.setdefault("message.max.bytes", largest)
+    return Sink(properties)
+
+
+def make_output_topic(settings: Settings) -> None:
+    """The topic of snapshots, if there is to be one and it is not there: compacted, with room for the largest."""
+    given = settings.snapshot
+    if given.topic is None:
+        return
+    room = max(given.inline_max_bytes + MESSAGE_OVERHEAD_BYTES, MESSAGE_MAX_DEFAULT)
+    config = {"cleanup.policy": "compact", "max.message.bytes": str(room)}
+    ensure_topic(AdminClient(admin_properties(settings.kafka)), given.topic, None, sleep=time.sleep, config=config)
+
+
+def output_epoch(settings: Settings, partition: int) -> int | None:
+    """The highest epoch that the output topic shows for a partition: a state begun anew must be above it."""
+    given = settings.snapshot
+    if given.topic is None:
+        return None
+    properties = {key: value for key, value in for_consumer(settings.kafka).items() if not key.startswith("group.")}
+    bootstrap = str(properties.pop("bootstrap.servers"))
+    key = SnapshotId(None, settings.group, settings.input.topic, partition, 0, 0).key
+    with SnapshotReader(bootstrap, given.topic, group=settings.group, **properties) as reader:
+        reader.refresh()
+        found = reader.ids.get(key)
+    return None if found is None else found.epoch
+
+
+def _letters_for(settings: Settings, sink: Sink | None) -> Callable[[str | None], DeadLetters] | None:
+    topic, source_topic = settings.dead_letters.topic, settings.input.topic
+    if topic is None or sink is None:
+        return None
+    return lambda topic_id: DeadLetters(sink, topic, source_topic=source_topic, source_topic_id=topic_id)

@@ -6,8 +6,8 @@ import time
 from concurrent.futures import TimeoutError as NoAnswerError
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import KafkaException, TopicCollection
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
 from sfd_stream.errors import BrokerRefusedError
 from sfd_stream.kafka.faults import Fault, Hooks, address, error_of, fault_of, refusal, refuse_settings
@@ -54,6 +54,20 @@ class Cluster:
         if topic is None:
             raise self._no_topic()
         return len(topic.partitions)
+
+    def watermarks(self, partition: int, timeout_s: float) -> tuple[int, int]:
+        """The first offset in the log and the one after the last, asked of the leader."""
+        spec: Any = OffsetSpec
+        low = self._offset(partition, spec.earliest(), timeout_s)
+        return low, self._offset(partition, spec.latest(), timeout_s)
+
+    def _offset(self, partition: int, spec: Any, timeout_s: float) -> int:
+        where = TopicPartition(self._topic, partition)
+
+        def question(left_s: float) -> Any:
+            return self._admin.list_offsets({where: spec}, request_timeout=left_s)[where].result(left_s)
+
+        return int(self._ask(question, timeout_s).offset)
 
     def _metadata(self, timeout_s: float) -> Any:
         """The topic's metadata; None if it is not there."""

@@ -69,6 +69,7 @@ _CLASSIC_ONLY = {
     "partition.assignment.strategy": "group.remote.assignor",
     "group.protocol.type": "nothing",
 }
+_GROUP = ("group.", "session.timeout.ms", "heartbeat.interval.ms", "max.poll.interval.ms", "partition.assignment.")
 _SECRET_ENDINGS = (
     "password",
     "secret",
@@ -117,6 +118,15 @@ def consumer_properties(user: Mapping[str, Any]) -> dict[str, Any]:
     else:
         properties.setdefault("partition.assignment.strategy", COOPERATIVE)
     return properties
+
+
+def tail_properties(user: Mapping[str, Any]) -> dict[str, Any]:
+    """What a reader of a whole topic is made of: it joins no group, commits nothing, sees committed records only."""
+    alone = {key: value for key, value in user.items() if not key.startswith(_GROUP)}
+    properties = consumer_properties({**alone, "group.id": "sfd-stream-reader"})
+    # A reader that fell behind what the log still has goes on at what is left: only the newest count.
+    ours = {"auto.offset.reset": "earliest", "enable.partition.eof": True, "isolation.level": "read_committed"}
+    return {**properties, **ours}
 
 
 def producer_properties(user: Mapping[str, Any]) -> dict[str, Any]:

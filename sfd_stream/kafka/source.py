@@ -81,6 +81,7 @@ class Source:
         self._torn: set[int] = set()
         self._failure: BaseException | None = None
         self._commits = Commits()
+        self._closing = False
         self._closed = False
         callbacks = {"error_cb": self._on_error, "on_commit": self._on_commit}
         try:
@@ -173,6 +174,9 @@ class Source:
         self._subscribe()
 
     def _on_assign(self, _: Consumer, given: list[TopicPartition]) -> None:
+        if self._closing:
+            self._decline()
+            return
         partitions = sorted(tp.partition for tp in given)
         starts: Mapping[int, Start | None] = {}
         if self._failure is None:
@@ -181,6 +185,14 @@ class Source:
                 assert set(starts) == set(partitions), "the listener must place every partition, and no other"
         with self._guarded():
             self._take(starts if self._failure is None else {})
+
+    def _decline(self) -> None:
+        """An assignment that was on its way when we left: nothing of it is read, and the client may be past it too."""
+        with contextlib.suppress(KafkaException):
+            if self._incremental:
+                self._consumer.incremental_assign([])
+            else:
+                self._consumer.assign([])
 
     def _take(self, starts: Mapping[int, Start | None]) -> None:
         begun = {p: start for p, start in starts.items() if start is not None}
@@ -297,6 +309,22 @@ class Source:
         handed_out = self._positions[partition]
         return handed_out if found.offset == OFFSET_INVALID else max(found.offset, handed_out)
 
+    @property
+    def positions(self) -> dict[int, int]:
+        """Where reading stands in each partition that is read."""
+        return dict(self._positions)
+
+    def known_lag(self) -> int | None:
+        """Records between the positions and the ends that the last fetches told; None where none has told yet."""
+        lag = 0
+        for partition, position in self._positions.items():
+            (where,) = self._where([partition])
+            _, end = self._consumer.get_watermark_offsets(where, cached=True)
+            if end < 0:
+                return None
+            lag += max(end - position, 0)
+        return lag
+
     def partition_count(self, timeout_s: float) -> int:
         return self._cluster.partition_count(timeout_s)
 
@@ -383,20 +411,23 @@ class Source:
         """Gives up its partitions (on_revoke is called), waits for commits, leaves the group; says if in
         time.
 
-        A client that hangs in its own close is left to a thread that does not keep the process alive.
+        Raises what on_revoke raised. A client that hangs in its own close is left to a thread that does not keep the
+        process alive.
         """
         if self._closed:
             return True
         deadline = self._clock() + timeout_s
-        self._consumer.unsubscribe()
+        before, self._closing = self._failure, True
+        with self._guarded():
+            self._consumer.unsubscribe()
         while (self.assigned or self._commits.pending) and self._clock() < deadline and self._failure is None:
             self._consumer.consume(1, 0.05)
         self._closed = True
         closing = threading.Thread(target=self._consumer.close, name="kafka-close", daemon=True)
         closing.start()
         closing.join(max(deadline - self._clock(), 0.1))
-        if self._failure is not None:
-            self._logger.warning("closed after %s", type(self._failure).__name__)
+        if before is None and self._failure is not None:
+            raise self._failure
         return not closing.is_alive()
 
     def _start(self, partition: int, start: Start) -> TopicPartition:

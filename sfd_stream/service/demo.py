@@ -153,7 +153,7 @@ def check_counters(truth: Truth, sketch: Sketch) -> None:
         "rows": (sketch.rows, truth.block.rows),
         "non-zeros": (sketch.nnz, truth.block.nnz),
         "squared Frobenius norm": (sketch.squared_frobenius, truth.squared_frobenius),
-        "column sums": (bool(np.array_equal(sketch.column_sums, sums)), True),
+        "column sums": (bool(np.array_equal(np.asarray(sketch.column_sums), sums)), True),
     }
     for name, (found, fed) in claims.items():
         if found != fed:

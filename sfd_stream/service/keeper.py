@@ -11,15 +11,15 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeVar
 
 from sfd_stream.errors import FencedError
 from sfd_stream.service.store_runner import Patience, no_broker, run
 from sfd_stream.state.assign import Wish, assign
-from sfd_stream.state.manifest import Binding, Manifest
+from sfd_stream.state.manifest import Binding, Manifest, SnapshotRef
 from sfd_stream.state.partition import Durable, Frozen, PartitionState, Shape, encode, restore
-from sfd_stream.state.protocol import checkpoint
+from sfd_stream.state.protocol import check_owner, checkpoint, load_blobs
 from sfd_stream.state.retention import retain
 from sfd_stream.state.steps import Fenced, Question, Refused, Steps
 from sfd_stream.storage.contract import Store, key_part
@@ -53,25 +53,25 @@ def partition_prefix(group: str, topic: str, partition: int) -> str:
 class Keeper:
     """Owner of one partition, from claim to revoke. One call at a time."""
 
-    def __init__(self, binding: Binding, surroundings: Surroundings) -> None:
-        self.binding = binding
-        self.prefix = partition_prefix(binding.group, binding.topic, binding.partition)
+    def __init__(self, group: str, topic: str, partition: int, surroundings: Surroundings) -> None:
+        self.prefix = partition_prefix(group, topic, partition)
+        self.where = f"{topic}/{partition}"
         self.abandoned = threading.Event()
         self.manifest: Manifest | None = None
+        self.published: SnapshotRef | None = None
+        """The last snapshot known to be on the output topic."""
+        self.unpublished: bytes | None = None
+        """The bytes of a snapshot that was due before us and is not known to be published."""
         self._durable: Durable | None = None
         self._around = surroundings
 
-    @property
-    def where(self) -> str:
-        return f"{self.binding.topic}/{self.binding.partition}"
-
     def claim(
-        self, shape: Shape, start: Literal["earliest", "latest"], ask: Callable[[Question], Any]
+        self, binding: Binding, shape: Shape, start: Literal["earliest", "latest"], ask: Callable[[Question], Any]
     ) -> PartitionState:
         """The newest state, ours from now on; or a new one. Raises RefusedStateError if it must not be used."""
         wish = Wish(
             prefix=self.prefix,
-            binding=self.binding,
+            binding=binding,
             parameters=shape.described(),
             start=start,
             restore=lambda manifest, sketch, segments: restore(shape, manifest, sketch, segments),
@@ -81,36 +81,65 @@ class Keeper:
         outcome = self._run(assign(wish), ask)
         if isinstance(outcome, Refused):
             raise outcome.error()
-        self.manifest = outcome.manifest
+        self.manifest, self.published = outcome.manifest, outcome.manifest.published
+        self.unpublished = outcome.unpublished
         state, self._durable = outcome.state
         return state
 
-    def make_durable(self, frozen: Frozen, binding: Binding) -> Manifest:
-        """The manifest that holds exactly `frozen`, in the store. `binding` is the topic's as of now."""
+    @property
+    def owes_snapshot(self) -> bool:
+        return self.manifest is not None and self.manifest.owes_snapshot(self.published)
+
+    def make_durable(self, frozen: Frozen, binding: Binding, snapshot: bytes | None = None) -> Manifest:
+        """The manifest that holds exactly `frozen`, in the store, with its snapshot's bytes if one is due.
+
+        `binding` is the topic's as of now.
+        """
         assert self.manifest is not None, "a state is claimed before it is written"
         steps = checkpoint(
             self.prefix,
             self.manifest,
-            encode(frozen, self._durable),
+            replace(encode(frozen, self._durable), snapshot=snapshot),
             binding=binding,
-            published=self.manifest.published,
+            published=self.published,
             nonce=next(_nonces()),
             written_at_s=self._around.wall_clock(),
         )
         self._around.reach("before-blobs")
         outcome = self._run(steps)
         if isinstance(outcome, Fenced):
-            raise FencedError(f"checkpoint {outcome.number} of {self.where} is somebody else's: fenced")
+            raise self._fenced(outcome)
         if isinstance(outcome, Refused):
             raise outcome.error()
         self.manifest = outcome.manifest
         self._durable = Durable.of(frozen, outcome.manifest)
         return outcome.manifest
 
+    def check_owner(self) -> None:
+        """Raises FencedError if somebody else went on: asked just before a snapshot is shown to others."""
+        assert self.manifest is not None
+        outcome = self._run(check_owner(self.prefix, self.manifest))
+        if isinstance(outcome, Fenced):
+            raise self._fenced(outcome)
+
+    def snapshot_bytes(self) -> bytes:
+        """The newest snapshot's, from the store."""
+        assert self.manifest is not None
+        assert self.manifest.due is not None
+        found = self._run(load_blobs((self.manifest.due.blob,), number=self.manifest.number, where=self.where))
+        if isinstance(found, Refused):
+            raise found.error()
+        return found[0]
+
     def tidy(self) -> None:
         """Removes what no kept state needs any more."""
         assert self.manifest is not None
-        self._run(retain(self.prefix, keep=self._around.keep, own=self.manifest, where=self.where))
+        outcome = self._run(retain(self.prefix, keep=self._around.keep, own=self.manifest, where=self.where))
+        if isinstance(outcome, Fenced):
+            raise self._fenced(outcome)
+
+    def _fenced(self, outcome: Fenced) -> FencedError:
+        return FencedError(f"somebody else went on from checkpoint {outcome.number} of {self.where}")
 
     def _run(self, steps: Steps[T], ask: Callable[[Question], Any] = no_broker) -> T:
         around = self._around

@@ -87,6 +87,18 @@ class FloodLimit:
         return event
 
 
+class _Labels:
+    """What every line of this process is about, whichever thread and library it comes from."""
+
+    def __init__(self, labels: Mapping[str, Any]) -> None:
+        self._labels = dict(labels)
+
+    def __call__(self, _logger: Any, _method: str, event: EventDict) -> EventDict:
+        for name, value in self._labels.items():
+            event.setdefault(name, value)
+        return event
+
+
 class Redaction:
     """Masks secrets by name, by the form of a text, and the `known` ones wherever they turn up."""
 
@@ -130,14 +142,15 @@ def configure(
     level: Level = "info",
     form: Format = "auto",
     secrets: frozenset[str] = frozenset(),
+    labels: Mapping[str, Any] | None = None,
     stream: TextIO | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Logs:
-    """Set up all logging of this process; `secrets` are `Settings.secret_values()`."""
+    """Set up all logging of this process; `secrets` are `Settings.secret_values()`, `labels` go with every line."""
     terminal = (stream or sys.stderr).isatty()
     as_text = form == "text" or (form == "auto" and terminal)
     flood = FloodLimit(most=FLOOD_EVENTS, interval_s=FLOOD_INTERVAL_S, clock=clock)
-    shared = _shared_processors(flood)
+    shared = [_Labels(labels or {}).__call__, *_shared_processors(flood)]
     structlog.configure(
         processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[level]),

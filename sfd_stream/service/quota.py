@@ -30,6 +30,11 @@ class Quota:
     cpus: float | None
     memory_bytes: int | None
 
+    def shared_by(self, workers: int) -> Quota:
+        """What each of so many processes may use."""
+        cpus = None if self.cpus is None else self.cpus / workers
+        return Quota(cpus, None if self.memory_bytes is None else self.memory_bytes // workers)
+
 
 def read_quota(root: Path = Path("/"), *, affinity: int | None = None) -> Quota:
     """The least limits that hold for this process. `root` is where /proc and /sys hang."""

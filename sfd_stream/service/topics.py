@@ -10,21 +10,28 @@ from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 from sfd_stream.errors import BrokerRefusedError, SettingsError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 _BROKER_DEFAULT: Final = -1
 _TIMEOUT_S: Final = 15.0
 _RETRY_S: Final = 0.2
 
 
-def ensure_topic(admin: Any, topic: str, partitions: int | None, *, sleep: Callable[[float], None]) -> int:
+def ensure_topic(
+    admin: Any,
+    topic: str,
+    partitions: int | None,
+    *,
+    sleep: Callable[[float], None],
+    config: Mapping[str, str] | None = None,
+) -> int:
     """The topic's number of partitions; an absent one is made with `partitions`, or the broker's default."""
     cluster = _listed(admin)
     found = _partitions_of(cluster, topic)
     if found is None:
         # The built-in broker has no controller to make topics: it makes them by itself when asked for one.
         if cluster.controller_id in cluster.brokers:
-            _create(admin, topic, partitions)
+            _create(admin, topic, partitions, config or {})
         found = _await_partitions(admin, topic, sleep)
     if partitions is not None and found != partitions:
         raise SettingsError(f"topic {topic} has {found} partitions, not {partitions}; leave out --partitions")
@@ -51,8 +58,9 @@ def _partitions_of(cluster: Any, topic: str) -> int | None:
     return len(metadata.partitions) if has_leaders else None
 
 
-def _create(admin: Any, topic: str, partitions: int | None) -> None:
-    wanted = NewTopic(topic, num_partitions=partitions or _BROKER_DEFAULT, replication_factor=_BROKER_DEFAULT)
+def _create(admin: Any, topic: str, partitions: int | None, config: Mapping[str, str]) -> None:
+    count = partitions or _BROKER_DEFAULT
+    wanted = NewTopic(topic, num_partitions=count, replication_factor=_BROKER_DEFAULT, config=dict(config))
     try:
         admin.create_topics([wanted], operation_timeout=_TIMEOUT_S, request_timeout=_TIMEOUT_S)[topic].result()
     except KafkaException as error:
@@ -62,6 +70,7 @@ def _create(admin: Any, topic: str, partitions: int | None) -> None:
         raise BrokerRefusedError(
             f"topic {topic} is not there and can't be made ({cause.str()}); create it, for example with"
             f" kafka-topics.sh --create --topic {topic} --partitions {partitions or 4}"
+            + "".join(f" --config {name}={value}" for name, value in config.items())
         ) from error
 
 

@@ -2,7 +2,7 @@
 
     poll ──► decode ──► sketch (its own thread) ──► checkpoint (threads beside the loop) ──► commit
      │         └─► dead letters                          ▲
-     └─ rebalances: assign = claim and restore, revoke = last checkpoint, lost = drop
+     └─ rebalances: assign = claim and restore, revoke = last checkpoint, lost = drop      (rebalance.py)
 
 One thread, the loop's, owns the consumer, the producer and the table of tenures. The sketching thread owns the states.
 Checkpoints and claims run on a few more, one at a time for a partition; what they need of the loop they ask its desk.
@@ -10,27 +10,32 @@ Checkpoints and claims run on a few more, one at a time for a partition; what th
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
-from collections.abc import Callable, Collection, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable
+from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotYetError
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Literal, Protocol
+from typing import Any, TypeVar
 
-from sfd_stream.errors import BrokerRefusedError, FencedError, SfdError, TooManyBadMessagesError
+from sfd_stream.errors import BrokerRefusedError, FencedError, SfdError, StoreRefusedError, TooManyBadMessagesError
 from sfd_stream.kafka.dead_letters import BadMessageGauge, DeadLetters
 from sfd_stream.kafka.records import PartitionBatch, Start
 from sfd_stream.kafka.sink import Sink
 from sfd_stream.kafka.source import Source
+from sfd_stream.service.beside import Beside
 from sfd_stream.service.desk import Desk, DeskClosedError
-from sfd_stream.service.keeper import AbandonedError, Keeper, Surroundings
+from sfd_stream.service.ending import Ending
+from sfd_stream.service.keeper import AbandonedError, Surroundings
+from sfd_stream.service.publishing import Publishing
+from sfd_stream.service.rebalance import Tenures
+from sfd_stream.service.tenure import Log, Plan, Progress, Tenure
 from sfd_stream.state.manifest import Binding, Manifest
 from sfd_stream.state.partition import Frozen, PartitionState, Shape
-from sfd_stream.state.policy import CheckpointPolicy
 from sfd_stream.state.steps import AskCommitted, AskLog, AskOutputEpoch, LogFacts, Question
-from sfd_stream.wire.columns import Columns
-from sfd_stream.wire.rows import RowLimits, decode
+from sfd_stream.wire.rows import decode
+
+T = TypeVar("T")
 
 AHEAD_MAX = 4
 """Batches that may wait for the sketching thread before the loop waits for it."""
@@ -38,69 +43,19 @@ AHEAD_MAX = 4
 PATIENCE_S = 0.5
 """So long the loop waits for the sketching thread before it pauses reading and goes on polling."""
 
+HELD_BACK_AFTER = 4
+"""So many checkpoints' rows may wait for a store that is away before reading pauses."""
+
 IO_THREADS = 8
-QUESTION_TIMEOUT_S = 10.0
+QUESTION_S = 0.5
+"""So long a question to the broker may hold up the loop; whoever asks asks again."""
+
+TOPIC_ID_S = 5.0
+COMMIT_AGAIN_S = 1.0
 
 
-class Log(Protocol):
-    """The part of a structlog logger that is used."""
-
-    def bind(self, **context: Any) -> Any: ...
-    def info(self, event: str, **context: Any) -> Any: ...
-    def warning(self, event: str, **context: Any) -> Any: ...
-    def debug(self, event: str, **context: Any) -> Any: ...
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What the settings ask of a worker."""
-
-    group: str
-    topic: str
-    shape: Callable[[int], Shape]
-    """A partition's number -> its shape."""
-    start: Literal["earliest", "latest"]
-    limits: RowLimits
-    checkpoint: CheckpointPolicy
-    revoke_budget_s: float
-    give_up_s: float
-    batch_records: int
-    memory_max_bytes: int
-    until_end: bool = False
-
-
-@dataclass(eq=False)
-class Tenure:
-    """A partition while it is ours: from assignment to revoke, lost or fence."""
-
-    partition: int
-    keeper: Keeper
-    job: Future[Any] | None = None
-    """Its claim, checkpoint or tidying: one at a time."""
-    state: PartitionState | None = None
-    columns: Columns | None = None
-    """As of the last record decoded, which the state may not have reached yet."""
-    read_to: int = 0
-    rows_since: int = 0
-    dirty_since: float | None = None
-    """When the oldest record came that no checkpoint holds."""
-    held_back: bool = False
-
-    @property
-    def dirty(self) -> bool:
-        return self.dirty_since is not None
-
-
-@dataclass
-class Progress:
-    """What this run has done so far, for people."""
-
-    records: int = 0
-    rows: int = 0
-    bad: int = 0
-    checkpoints: int = 0
-    fences: int = 0
-    ends: dict[int, int] = field(default_factory=dict)
+class _StoppedError(Exception):
+    """Told to stop before the loop began."""
 
 
 class Worker:
@@ -111,43 +66,52 @@ class Worker:
         plan: Plan,
         around: Surroundings,
         sink: Sink | None,
-        letters: DeadLetters | None,
+        letters_for: Callable[[str | None], DeadLetters] | None,
         gauge: BadMessageGauge,
         log: Log,
+        publishing: Publishing | None = None,
+        prepare: Callable[[], None] = lambda: None,
+        output_epoch: Callable[[int], int | None] = lambda _: None,
     ) -> None:
         self.plan = plan
+        self.publishing = publishing
         self.around = around
         self.sink = sink
-        self.letters = letters
         self.gauge = gauge
         self.log = log
         self.progress = Progress()
-        self.tenures: dict[int, Tenure] = {}
+        self.on_turn: Callable[[], None] = lambda: None
+        self.tenures = Tenures(self)
         self.source: Source  # set by `run`: the source needs its listener first
+        self.letters: DeadLetters | None = None
+        self._letters_for = letters_for
+        self._prepare = prepare
+        self._output_epoch = output_epoch
         self._desk = Desk()
-        self._sketching = ThreadPoolExecutor(1, "sketch")
-        self._beside = ThreadPoolExecutor(IO_THREADS, "checkpoint")
+        self._sketching = Beside(1, "sketch")
+        self._beside = Beside(IO_THREADS, "checkpoint")
         self._applying: deque[Future[None]] = deque()
         self._stalled = False
         self._stopping = False
-        self._next_look_s = 0.0
+        self._ending: Ending | None = None
+        self._commit_again_s = 0.0
         self._cluster_id: str | None = None
+        self._partitions = 0
 
     # The loop
 
     def run(self, source: Source) -> None:
         self.source = source
         try:
-            self._cluster_id = source.cluster_id(self.plan.give_up_s)
-            if self.plan.until_end:
-                everything = range(source.partition_count(QUESTION_TIMEOUT_S))
-                self.progress.ends = source.end_offsets(everything, QUESTION_TIMEOUT_S)
-            while not (self._stopping or (self.plan.until_end and self._at_the_end())):
+            self._begin()
+            while not (self._stopping or self._at_the_end()):
                 self.turn()
+        except _StoppedError:
+            pass
         except SfdError:
             raise  # what is whole is still worth a last checkpoint
         except BaseException:
-            self._drop(list(self.tenures))
+            self.tenures.drop_where(lambda _: True)
             raise
         finally:
             self._close()
@@ -157,58 +121,81 @@ class Worker:
         self._stopping = True
 
     def turn(self) -> None:
-        waiting = any(tenure.state is None for tenure in self.tenures.values())
-        for batch in self.source.poll(self.plan.batch_records, 0.01 if waiting else 0.1):
+        claiming = any(tenure.state is None and tenure.job is not None for tenure in self.tenures.all())
+        for batch in self.source.poll(self.plan.batch_records, 0.01 if claiming else 0.1):
             self._take(batch)
-        self._tend()
+        self.serve()
+        self._settle()
         self._begin_due()
         self._keep_pace()
         away_s = self.source.away_s
         if away_s is not None and away_s > self.plan.give_up_s:
             raise BrokerRefusedError(f"no broker has answered for {away_s:.0f} s ({self.source.away_words})")
+        self.on_turn()
 
-    def _tend(self) -> None:
-        """Everything that others wait for."""
+    def _begin(self) -> None:
+        self._cluster_id = self._patiently(self.source.cluster_id)
+        self._partitions = self._patiently(self.source.partition_count)
+        self._prepare()
+        if self._letters_for is not None:
+            self.letters = self._letters_for(self._patiently(self.source.topic_id))
+        if self.plan.until_end:
+            everything = range(self._partitions)
+            ends = self._patiently(lambda timeout_s: self.source.end_offsets(everything, timeout_s))
+            self.progress.ends = ends
+            self._ending = Ending(ends, self.source, self, self.around.clock)
+
+    def _at_the_end(self) -> bool:
+        return self._ending is not None and not self._applying and self._ending.reached()
+
+    def serve(self) -> None:
+        """What others wait for: delivery reports, questions at the desk, commits that failed."""
         if self.sink is not None:
             self.sink.poll(0.0)
         self._desk.serve()
-        self._settle()
+        self._hear_commits()
+
+    # Reading
 
     def _take(self, batch: PartitionBatch) -> None:
         """Decode a batch, put bad messages aside, hand the rest to the sketching thread."""
         tenure = self.tenures.get(batch.partition)
         if tenure is None or tenure.state is None or tenure.columns is None:
-            return  # given up while this batch was on its way
+            return  # given up while this batch was on its way, or read beyond the end
         values = batch.values
         places = [i for i, value in enumerate(values) if value is not None]
         decoded = decode([value for value in values if value is not None], tenure.columns, self.plan.limits)
-        self._put_aside(batch, [(places[i], error.reason, str(error)) for i, error in decoded.bad], len(places))
+        self._put_aside(batch, places, [(i, error.reason, str(error)) for i, error in decoded.bad])
         leader_epoch, tombstones = batch.leader_epoch, len(values) - len(places)
         tenure.columns = decoded.columns
-        tenure.read_to = batch.next_offset
         tenure.rows_since += decoded.block.rows
+        tenure.rows_unseen += decoded.block.rows
+        tenure.unseen = True
         tenure.dirty_since = self.around.clock() if tenure.dirty_since is None else tenure.dirty_since
         self.progress.records += len(batch)
         self.progress.rows += decoded.block.rows
         apply = tenure.state.apply
         self._applying.append(self._sketching.submit(apply, decoded, batch.next_offset, leader_epoch, tombstones))
 
-    def _put_aside(self, batch: PartitionBatch, bad: list[tuple[int, str, str]], messages: int) -> None:
-        """Raises, before anything of the batch is counted, when bad messages are too many or have nowhere to go."""
+    def _put_aside(self, batch: PartitionBatch, places: list[int], bad: list[tuple[int, str, str]]) -> None:
+        """Raises, before anything of the batch is counted, when bad messages are too many or have nowhere to go.
+
+        `places` are those of messages among the records; a tombstone is neither good nor bad.
+        """
         seen = 0
-        for place, reason, words in bad:
-            record = batch.record(place)
+        for message, reason, words in bad:
+            record = batch.record(places[message])
             where = f"{self.plan.topic}/{record.partition} offset {record.offset}"
             if self.letters is None:
                 raise TooManyBadMessagesError(
-                    f"{where} is not rows ({words}) and dead_letters.topic is not set: set it"
+                    f"{where} is not rows ({words}) and dead_letters.topic is not set: set it, or mend the producer"
                 )
-            self.gauge.good(place - seen)
-            seen = place + 1
+            self.gauge.good(message - seen)
+            seen = message + 1
             self.letters.send(record, reason, datetime.fromtimestamp(self.around.wall_clock(), UTC))
             self.gauge.bad(reason, where)
             self.progress.bad += 1
-        self.gauge.good(messages - seen)
+        self.gauge.good(len(places) - seen)
 
     def _keep_pace(self) -> None:
         """Stay a few batches ahead of the sketch, no more. A long shrink pauses reading, never polling."""
@@ -223,38 +210,85 @@ class Worker:
             self._applying.popleft()
         if self._stalled:
             self._stalled = False
-            self.source.resume([p for p, t in self.tenures.items() if not t.held_back])
+            self.source.resume([t.partition for t in self.tenures.all() if not (t.held_back or t.finished)])
 
     # The order: durable before visible, visible before forgotten
 
     def _begin_due(self) -> None:
-        now = self.around.clock()
-        for tenure in self.tenures.values():
+        now, policy = self.around.clock(), self.plan.checkpoint
+        for tenure in self.tenures.all():
             if tenure.state is None:
                 continue
             elapsed_s = now - tenure.dirty_since if tenure.dirty_since is not None else 0.0
-            due = self.plan.checkpoint.is_due(rows=tenure.rows_since, elapsed_s=elapsed_s, changed=tenure.dirty)
-            if due and tenure.job is None:
-                self._begin_checkpoint(tenure)
-            self._hold_back(tenure, too_far=due and tenure.rows_since > 4 * self.plan.checkpoint.every_rows)
+            due = policy.is_due(rows=tenure.rows_since, elapsed_s=elapsed_s, changed=tenure.dirty)
+            show = self.publishing is not None and self.publishing.is_due(tenure, now)
+            if (due or show) and tenure.job is None:
+                self.begin_checkpoint(tenure, show=show)
+            elif tenure.job is None and self.publishing is not None and self.publishing.is_again_due(tenure, now):
+                self._begin_again(tenure)
+            self._hold_back(tenure, too_far=tenure.rows_since >= HELD_BACK_AFTER * policy.every_rows)
 
-    def _begin_checkpoint(self, tenure: Tenure) -> None:
+    def begin_checkpoint(self, tenure: Tenure, *, show: bool = False) -> None:
+        """`show`: with a snapshot of the state, for others to see."""
         assert tenure.state is not None
         frozen = self._sketching.submit(tenure.state.freeze)
         tenure.rows_since, tenure.dirty_since = 0, None
-        tenure.job = self._beside.submit(self._checkpoint, tenure, frozen)
+        if show and self.publishing is not None:
+            tenure.snapshot_at, tenure.unseen, tenure.rows_unseen = self.around.clock(), False, 0
+        tenure.job = self._beside.submit(self._checkpoint, tenure, frozen, show=show and self.publishing is not None)
 
-    def _checkpoint(self, tenure: Tenure, freezing: Future[Frozen]) -> Manifest:
+    def _checkpoint(self, tenure: Tenure, freezing: Future[Frozen], *, show: bool) -> Manifest:
         """Beside the loop, one at a time for a partition."""
-        reach, partition, keeper = self.around.reach, tenure.partition, tenure.keeper
-        frozen = freezing.result()
+        reach, keeper = self.around.reach, tenure.keeper
+        frozen, binding = freezing.result(), self._binding(tenure.partition)
         self._await_letters(tenure, frozen.next_offset)
-        manifest = keeper.make_durable(frozen, self._binding(partition))  # durable before visible,
+        reach("after-letters")
+        snapshot = self._encode(tenure, frozen, binding) if show else None
+        manifest = keeper.make_durable(frozen, binding, snapshot)  # durable before visible,
         reach("after-manifest")
-        # visible before forgotten: the snapshot of exactly this state is published here
-        self._ask(tenure, lambda: self.source.commit({partition: manifest.next_offset}))
+        if snapshot is not None:
+            self._publish(tenure, snapshot)  # visible before forgotten
+        reach("before-commit")
+        self._ask(tenure, lambda: self._commit(tenure, manifest.next_offset))
         reach("after-commit")
         return manifest
+
+    def _encode(self, tenure: Tenure, frozen: Frozen, binding: Binding) -> bytes:
+        manifest = tenure.keeper.manifest
+        assert manifest is not None
+        assert self.publishing is not None
+        with contextlib.suppress(TimeoutError):  # as many as were known last
+            self._partitions = self.source.partition_count(TOPIC_ID_S)
+        shape, made_at_s = self.plan.shape(tenure.partition), self.around.wall_clock()
+        return self.publishing.encode(frozen, shape, manifest.next_state_id, binding, self._partitions, made_at_s)
+
+    def _publish(self, tenure: Tenure, snapshot: bytes) -> None:
+        """Sees the bytes of the manifest's due snapshot onto the output topic; if that fails, it stays due."""
+        keeper, publishing, sink = tenure.keeper, self.publishing, self.sink
+        assert keeper.manifest is not None
+        assert publishing is not None
+        assert sink is not None
+        due = keeper.manifest.due
+        assert due is not None
+        keeper.check_owner()
+        self.around.reach("before-publish")
+        key, value, headers = publishing.message(snapshot, due)
+        ticket = None
+        while ticket is None or not ticket.done:
+            if ticket is None:
+                ticket = self._ask(tenure, lambda: sink.publish(publishing.topic, key, value, headers))
+            if tenure.keeper.abandoned.wait(0.002):
+                raise AbandonedError
+        self.around.reach("after-publish")
+        if ticket.delivered:
+            keeper.published = due
+        else:
+            self.log.warning("snapshot not published: it stays due", partition=tenure.partition, reason=ticket.error)
+
+    def _begin_again(self, tenure: Tenure) -> None:
+        """The newest snapshot once more, under its own id."""
+        tenure.snapshot_at = self.around.clock()
+        tenure.job = self._beside.submit(lambda: self._publish(tenure, tenure.keeper.snapshot_bytes()))
 
     def _await_letters(self, tenure: Tenure, next_offset: int) -> None:
         """No offset is passed before every bad message below it is safely in the dead-letter topic."""
@@ -265,14 +299,12 @@ class Worker:
             if tenure.keeper.abandoned.wait(0.01):
                 raise AbandonedError
 
-    def _ask(self, tenure: Tenure, question: Callable[[], Any]) -> Any:
-        return self._desk.ask(question, tenure.keeper.abandoned)
-
     def _binding(self, partition: int) -> Binding:
+        """The topic's as of now. Its id is asked for beside the loop; not told in time, it is not compared."""
         try:
-            topic_id = self.source.topic_id(QUESTION_TIMEOUT_S)
+            topic_id = self.source.topic_id(TOPIC_ID_S)
         except TimeoutError:
-            topic_id = None  # not known now: it is compared when it is
+            topic_id = None
         return Binding(self._cluster_id, topic_id, self.plan.group, self.plan.topic, partition)
 
     def _hold_back(self, tenure: Tenure, *, too_far: bool) -> None:
@@ -283,15 +315,37 @@ class Worker:
         if too_far:
             self.log.warning("paused: the checkpoint store does not keep up", partition=tenure.partition)
             self.source.pause([tenure.partition])
-        elif not self._stalled:
-            self.source.resume([tenure.partition])
+        else:
+            self.log.info("resumed: the checkpoint store has caught up", partition=tenure.partition)
+            if not self._stalled:
+                self.source.resume([tenure.partition])
+
+    # Commits: on the loop's thread; one that fails is sent again until it is heard or overtaken
+
+    def _commit(self, tenure: Tenure, next_offset: int) -> None:
+        tenure.commit_offset = next_offset
+        self.source.commit({tenure.partition: next_offset})
+
+    def _hear_commits(self) -> None:
+        for result in self.source.commit_results():
+            tenure = self.tenures.get(result.partition)
+            if result.error is None and tenure is not None and tenure.commit_offset == result.offset:
+                tenure.commit_offset = None
+            elif result.error is not None:
+                self.log.debug("commit failed", partition=result.partition, error=result.error)
+                self._commit_again_s = self.around.clock() + COMMIT_AGAIN_S
+        if 0 < self._commit_again_s <= self.around.clock():
+            self._commit_again_s = 0.0
+            for tenure in self.tenures.all():
+                if tenure.commit_offset is not None:
+                    self._commit(tenure, tenure.commit_offset)
 
     # What became of jobs
 
     def _settle(self) -> None:
-        for tenure in list(self.tenures.values()):
+        for tenure in self.tenures.all():
             job = tenure.job
-            if job is None or not job.done():
+            if job is None or not job.done() or self.tenures.get(tenure.partition) is not tenure:
                 continue
             tenure.job = None
             try:
@@ -301,7 +355,7 @@ class Worker:
             except (AbandonedError, DeskClosedError):
                 continue
             except BaseException:
-                self._drop([tenure.partition])
+                self.tenures.drop([tenure.partition])
                 raise
             else:
                 self._finish(tenure, outcome)
@@ -316,12 +370,21 @@ class Worker:
                 next_offset=outcome.next_offset,
             )  # fmt: skip
         if outcome is not None:
-            tenure.job = self._beside.submit(tenure.keeper.tidy)
+            tenure.job = self._beside.submit(self._tidy, tenure)
+
+    def _tidy(self, tenure: Tenure) -> None:
+        try:
+            tenure.keeper.tidy()
+        except StoreRefusedError as error:  # no right to delete: old states pile up, which loses nothing
+            self.log.warning("old checkpoints stay", partition=tenure.partition, reason=str(error))
 
     def _begin_reading(self, tenure: Tenure, state: PartitionState) -> None:
-        tenure.state, tenure.columns, tenure.read_to = state, state.columns, state.next_offset
+        tenure.state, tenure.columns = state, state.columns
+        tenure.snapshot_at = self.around.clock()
         self.source.begin(tenure.partition, Start(state.next_offset, state.leader_epoch))
-        self.source.commit({tenure.partition: state.next_offset})  # so that lag is known from the start
+        if self._stalled:
+            self.source.pause([tenure.partition])
+        self._commit(tenure, state.next_offset)  # so that lag is known from the start
         manifest = tenure.keeper.manifest
         assert manifest is not None
         self.log.info(
@@ -330,131 +393,87 @@ class Worker:
         )  # fmt: skip
 
     def _fenced(self, tenure: Tenure, error: FencedError) -> None:
-        """Somebody else owns it: drop it, write nothing, leave the group and join again."""
+        """Somebody else owns it: drop it, write nothing, leave the group and join again.
+
+        What is being claimed goes too: it will be assigned anew, to us or to another.
+        """
         self.progress.fences += 1
         self.log.warning("fenced", partition=tenure.partition, reason=str(error))
-        self._drop([tenure.partition])
+        self.tenures.drop_where(lambda t: t is tenure or (t.state is None and not t.finished))
         self.source.rejoin()
 
-    # Rebalances, called from within `poll` and `close`
+    # Claims, beside the loop; the broker is asked at the desk
 
-    def on_assign(self, partitions: Collection[int]) -> Mapping[int, Start | None]:
-        """Claims begin at once, beside the loop; each partition is read as soon as its state is restored."""
-        for partition in partitions:
-            self.tenures[partition] = Tenure(partition, Keeper(self._binding(partition), self.around))
-        self._claim_what_fits()
-        return dict.fromkeys(partitions)
-
-    def _claim_what_fits(self) -> None:
-        room = self.plan.memory_max_bytes
-        for position, tenure in enumerate(self.tenures.values()):
-            shape = self.plan.shape(tenure.partition)
-            room -= shape.memory_bytes()
-            if tenure.state is not None or tenure.job is not None:
-                continue
-            if room < 0 and position > 0:
-                self.log.warning(
-                    "no room for the partition: it waits, unread; raise worker.memory_max_bytes or add workers",
-                    partition=tenure.partition,
-                )
-                continue
-            tenure.job = self._beside.submit(self._claim, tenure, shape)
+    def submit_claim(self, tenure: Tenure, shape: Shape) -> Future[PartitionState]:
+        return self._beside.submit(self._claim, tenure, shape)
 
     def _claim(self, tenure: Tenure, shape: Shape) -> PartitionState:
-        def answer(question: Question) -> Any:
-            return self._ask(tenure, lambda: self._answer(tenure.partition, question))
+        partition, keeper = tenure.partition, tenure.keeper
 
-        state = tenure.keeper.claim(shape, self.plan.start, answer)
+        def answer(question: Question) -> Any:
+            if isinstance(question, AskOutputEpoch):
+                return self._output_epoch(partition)
+            return self._patiently(lambda _: self._ask(tenure, lambda: self._answer(partition, question)))
+
+        def binding(timeout_s: float) -> Binding:
+            topic_id = self.source.topic_id(timeout_s)
+            return Binding(self._cluster_id, topic_id, self.plan.group, self.plan.topic, partition)
+
+        state = keeper.claim(self._patiently(binding, keeper.abandoned.is_set), shape, self.plan.start, answer)
         self.around.reach("after-claim")
+        if self.publishing is not None and keeper.unpublished is not None:
+            self._publish(tenure, keeper.unpublished)  # what the last owner left due, under its own id
+            keeper.unpublished = None
         return state
 
     def _answer(self, partition: int, question: Question) -> Any:
         match question:
             case AskLog():
-                return LogFacts(*self.source.watermarks(partition, QUESTION_TIMEOUT_S))
+                return LogFacts(*self.source.watermarks(partition, QUESTION_S))
             case AskCommitted():
-                found = self.source.committed([partition], QUESTION_TIMEOUT_S)[partition]
+                found = self.source.committed([partition], QUESTION_S)[partition]
                 return None if found is None else found.offset
-            case AskOutputEpoch():
-                return None  # no snapshots are published yet
 
-    def on_revoke(self, partitions: Collection[int]) -> None:
-        """A last checkpoint within the budget, else let go: the next owner replays."""
-        deadline = self.around.clock() + self.plan.revoke_budget_s
-        leaving = [self.tenures[p] for p in partitions if p in self.tenures]
-        for tenure in leaving:
-            if tenure.state is None:
-                tenure.keeper.abandoned.set()
-        while any(map(self._has_more_to_do, leaving)) and self.around.clock() < deadline:
-            self._desk.serve()
-            if self.sink is not None:
-                self.sink.poll(0.0)
-            self.around.pause(0.005)
-        self._drop(partitions)
-        self._claim_what_fits()
+    def _ask(self, tenure: Tenure, question: Callable[[], T]) -> T:
+        return self._desk.ask(question, tenure.keeper.abandoned)
 
-    def _has_more_to_do(self, tenure: Tenure) -> bool:
-        """Moves a leaving partition on: what runs is awaited, then what is not durable yet is made so."""
-        if tenure.job is not None and not tenure.job.done():
-            return True
-        failed = tenure.job is not None and tenure.job.exception() is not None
-        if tenure.state is None or failed or not tenure.dirty:
-            return False
-        self._begin_checkpoint(tenure)
-        return True
+    def _patiently(self, question: Callable[[float], T], given_up: Callable[[], bool] | None = None) -> T:
+        """Asks a broker that may be away for as long as it may be; hears a signal, or that nobody waits, meanwhile."""
+        given_up = given_up or (lambda: self._stopping)
+        deadline = self.around.clock() + self.plan.give_up_s
+        while True:
+            try:
+                return question(QUESTION_S)
+            except TimeoutError as error:
+                if given_up():
+                    raise _StoppedError from None
+                if self.around.clock() >= deadline:
+                    raise BrokerRefusedError(f"{error}, and not for {self.plan.give_up_s:g} s") from None
 
-    def on_lost(self, partitions: Collection[int]) -> None:
-        """Already another's: write nothing."""
-        self.log.warning("lost", partitions=sorted(partitions))
-        self._drop(partitions)
+    # For rebalances and the end
 
-    def _drop(self, partitions: Collection[int]) -> None:
-        for partition in partitions:
-            tenure = self.tenures.pop(partition, None)
-            if tenure is not None:
-                tenure.keeper.abandoned.set()
-            if self.letters is not None:
-                self.letters.forget(partition)
+    def forget(self, partition: int) -> None:
+        if self.letters is not None:
+            self.letters.forget(partition)
 
-    # The end
-
-    def _at_the_end(self) -> bool:
-        """All records up to the ends seen at the start are in a committed checkpoint, whoever read them."""
-        now = self.around.clock()
-        if now < self._next_look_s or self._applying:
-            return False
-        self._next_look_s = now + 0.2
-        ends = self.progress.ends
-        for partition, tenure in self.tenures.items():
-            if (
-                tenure.state is None
-                or tenure.job is not None
-                or not self._finish_partition(tenure, ends.get(partition, 0))
-            ):
-                return False
-        others = ends.keys() - self.tenures.keys()
-        found = self.source.committed(others, QUESTION_TIMEOUT_S) if others else {}
-        return all(c is not None and c.offset >= ends[p] for p, c in found.items())
-
-    def _finish_partition(self, tenure: Tenure, end: int) -> bool:
-        """Whether it is read to its end and durable; begins its last checkpoint if only that is missing."""
+    def advance(self, tenure: Tenure, next_offset: int) -> None:
+        """Over offsets that hold no record for us; the sketching thread is idle."""
         assert tenure.state is not None
-        position = self.source.position(tenure.partition)
-        if position < end:
-            return False
-        if tenure.state.next_offset < position:  # control records at the end hold nothing for us
-            self._sketching.submit(tenure.state.advance, position).result()
-            tenure.dirty_since = self.around.clock() if tenure.dirty_since is None else tenure.dirty_since
-        if tenure.dirty:
-            self._begin_checkpoint(tenure)
-            return False
-        return self.source.last_committed.get(tenure.partition, -1) >= end
+        assert not self._applying
+        tenure.state.advance(next_offset)
+        tenure.dirty_since = self.around.clock() if tenure.dirty_since is None else tenure.dirty_since
 
     def _close(self) -> None:
-        self.source.close(self.plan.revoke_budget_s + QUESTION_TIMEOUT_S)
-        self._drop(list(self.tenures))
-        self._desk.close()
-        if self.sink is not None:
-            self.sink.close(self.plan.revoke_budget_s)
-        self._sketching.shutdown(wait=True, cancel_futures=True)
-        self._beside.shutdown(wait=False, cancel_futures=True)
+        """Last checkpoints (on_revoke), leave the group, and out. Nothing is waited for beyond the budget."""
+        if self._stopping:
+            self.log.info("stopping: a last checkpoint, then out")
+        self.tenures.close()
+        try:
+            self.source.close(2 * self.plan.revoke_budget_s)
+        finally:
+            self.tenures.drop_where(lambda _: True)
+            self._desk.close()
+            if self.sink is not None:
+                self.sink.close(self.plan.revoke_budget_s)
+            self._sketching.shutdown(wait=False, cancel_futures=True)
+            self._beside.shutdown(wait=False, cancel_futures=True)

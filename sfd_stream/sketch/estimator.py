@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from functools import cached_property
 from math import inf
 from numbers import Integral
 from typing import Any, Self
@@ -19,11 +20,27 @@ class NotFittedError(ValueError, AttributeError):
     """No rows yet: what was asked for needs some. (Both bases, as scikit-learn's own.)"""
 
 
+class _Look:
+    """The sketch of a builder as it is now, made when first asked for: `transform` must not shrink at every call."""
+
+    def __init__(self, builder: SketchBuilder, dtype: str) -> None:
+        self._builder, self._dtype = builder, dtype
+
+    @cached_property
+    def sketch(self) -> Sketch:
+        return self._builder.sketch().astype(self._dtype)
+
+    @cached_property
+    def components(self) -> Float:
+        return self.sketch.components()
+
+
 class _Estimator:
     """What both estimators share. Constructors only store; everything else happens when rows come."""
 
     ell: int
     _builder: SketchBuilder
+    _look: _Look
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: ARG002 - scikit-learn's signature
         return {name: getattr(self, name) for name in self._names()}
@@ -45,7 +62,7 @@ class _Estimator:
         return f"{type(self).__name__}({given})"
 
     def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "_builder")
+        return hasattr(self, "_look")
 
     def __sklearn_tags__(self) -> Any:
         from sklearn.utils import InputTags, Tags, TargetTags, TransformerTags  # noqa: PLC0415 - only it asks
@@ -59,7 +76,7 @@ class _Estimator:
 
     def fit(self, X: Any, y: object = None) -> Self:  # noqa: ARG002 - scikit-learn's signature
         """Forget everything, then take the rows of X in."""
-        for name in ("_builder", "n_features_in_", "feature_names_in_"):
+        for name in ("_builder", "_look", "n_features_in_"):
             self.__dict__.pop(name, None)
         return self.partial_fit(X)
 
@@ -70,18 +87,17 @@ class _Estimator:
             self._builder = SketchBuilder(self._parameters(block.d))
             self.n_features_in_ = block.d
         self._builder.absorb(block)
+        self._look = _Look(self._builder, getattr(self, "dtype", "float64"))
         return self
 
     def sketch(self) -> Sketch:
         """The sketch of all rows so far; asking changes nothing."""
-        sketch = self._fitted().sketch()
-        dtype = getattr(self, "dtype", "float64")
-        return sketch if dtype == "float64" else sketch.astype(dtype)
+        return self._fitted().sketch
 
     @property
     def components_(self) -> Float:
         """The sketch's directions (at most ell x d), strongest first."""
-        return self.sketch().components()
+        return self._fitted().components
 
     @property
     def singular_values_(self) -> Float:
@@ -89,12 +105,13 @@ class _Estimator:
 
     @property
     def n_samples_seen_(self) -> int:
-        return self._fitted().rows
+        self._fitted()
+        return self._builder.rows
 
     def transform(self, X: Any) -> Float:
         """Rows of X in the coordinates of the sketch's directions (uncentred)."""
-        self._fitted()
-        return self.sketch().project(self._matrix(X))
+        components = self._fitted().components
+        return np.asarray(RowBlock.from_csr(self._matrix(X)).csr() @ components.T)
 
     def fit_transform(self, X: Any, y: object = None) -> Float:  # noqa: ARG002 - scikit-learn's signature
         return self.fit(X).transform(X)
@@ -103,11 +120,16 @@ class _Estimator:
         """Back to d columns: the rows that the coordinates stand for."""
         return np.asarray(np.asarray(X) @ self.components_)
 
-    def _fitted(self) -> SketchBuilder:
-        if not hasattr(self, "_builder"):
+    def get_feature_names_out(self, input_features: object = None) -> Any:  # noqa: ARG002 - scikit-learn's signature
+        """A name for each column of what `transform` gives."""
+        prefix = type(self).__name__.lower()
+        return np.array([f"{prefix}{i}" for i in range(len(self.components_))], dtype=object)
+
+    def _fitted(self) -> _Look:
+        if not hasattr(self, "_look"):
             name = type(self).__name__
             raise _not_fitted(f"This {name} instance is not fitted yet: call partial_fit or fit with some rows first")
-        return self._builder
+        return self._look
 
     def _matrix(self, X: Any) -> Any:
         """X as CSR with the right number of columns; a `ValueError` says what is wrong with it."""
@@ -123,7 +145,7 @@ class _Estimator:
         return sp.csr_array(matrix)
 
     def _parameters(self, d: int) -> Parameters:
-        if not isinstance(self.ell, Integral) or self.ell < 1:
+        if not _whole(self.ell, least=1):
             raise ValueError(f"ell must be a whole number of at least 1, not {self.ell!r}")
         return self._method_parameters(d)
 
@@ -181,7 +203,7 @@ class SparseFrequentDirections(_Estimator):
             raise ValueError(f"method must be one of {', '.join(methods)}, not {self.method!r}")
         if not 0 < self.failure_probability < 1:
             raise ValueError(f"failure_probability must be between 0 and 1, not {self.failure_probability}")
-        if not isinstance(self.seed, Integral) or self.seed < 0:
+        if not _whole(self.seed, least=0):
             raise ValueError(f"seed must be a whole number of at least 0, not {self.seed!r}")
         if not 0 < self.buffer_factor < inf:
             raise ValueError(f"buffer_factor must be above 0 and finite, not {self.buffer_factor}")
@@ -211,6 +233,10 @@ class FrequentDirections(_Estimator):
 
     def _method_parameters(self, d: int) -> Parameters:
         return Parameters(d=d, ell=self.ell, method="dense")
+
+
+def _whole(value: object, least: int) -> bool:
+    return isinstance(value, Integral) and int(value) >= least
 
 
 def _dense(X: Any) -> Any:

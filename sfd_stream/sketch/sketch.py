@@ -13,6 +13,7 @@ import numpy as np
 import scipy.linalg
 from scipy.sparse.linalg import LinearOperator
 
+from sfd_stream.sketch.drift import Drift, Spectrum, drift_of
 from sfd_stream.sketch.iteration import ritz_of
 from sfd_stream.sketch.rows import Float
 from sfd_stream.sketch.stack import power_of_two_above
@@ -48,14 +49,16 @@ class Sketch:
     rows: int
     nnz: int
     squared_frobenius: float
-    column_sums: Float
+    column_sums: Float | None
+    """None where a snapshot was published without them: then nothing centred can be asked."""
     weight: float
     shrinks: int
     rounding: float = 0.0
 
     def __post_init__(self) -> None:
         for array in (self.matrix, self.column_sums):
-            array.flags.writeable = False
+            if array is not None:
+                array.flags.writeable = False
 
     @property
     def d(self) -> int:
@@ -69,6 +72,10 @@ class Sketch:
 
     def __hash__(self) -> int:
         return hash((self.ell, self.d, self.rows, self.nnz, self.delta, self.squared_frobenius))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copies and pickles go through the constructor, so that their arrays can't be written to either."""
+        return (type(self), tuple(getattr(self, f.name) for f in fields(self)))
 
     def __repr__(self) -> str:
         ratio = self.delta / self.squared_frobenius if self.squared_frobenius else 0.0
@@ -118,6 +125,8 @@ class Sketch:
     @property
     def mean(self) -> Float:
         """The rows' exact (weighted) mean."""
+        if self.column_sums is None:
+            raise ValueError("this sketch has no column sums, which all that is centred needs: publish them")
         return self.column_sums / max(self.weight, np.finfo(float).tiny)
 
     def covariance(self, i: int, j: int) -> Interval:
@@ -128,7 +137,7 @@ class Sketch:
         b = float(self.matrix[:, i] @ self.matrix[:, j])
         low, high = (0.0, self.delta) if i == j else (-self.delta / 2, self.delta / 2)
         scale = self._over()
-        mean = self.weight * self.mean[i] * self.mean[j]
+        mean = self.weight * float(self.mean[i] * self.mean[j])
         lower, upper = (b + low - self.rounding - mean) / scale, (b + high + self.rounding - mean) / scale
         if i == j:
             lower = max(lower, 0.0)
@@ -155,6 +164,16 @@ class Sketch:
         variance = np.maximum(top + (self.delta - self.rounding) / 2, 0.0) / self._over()
         return PCA(_signed((Q @ vectors[:, ::-1][:, :k]).T), variance, error, self.mean)
 
+    def drift(self, other: Sketch, k: int) -> Drift:
+        """Principal angles between the top-k subspaces of both, with a bound of how far the true ones may be off."""
+        d = max(self.d, other.d)
+        mine, others = self.padded(d), other.padded(d)
+        return drift_of(mine._spectrum(), others._spectrum(), k)  # noqa: SLF001 - another of our kind
+
+    def _spectrum(self) -> Spectrum:
+        values, VT = self._svd()
+        return Spectrum(values, VT, self.delta + self.rounding, self.failure_probability)
+
     def _over(self) -> float:
         return max(self.weight - 1, 1.0) if self.weight > 1 else 1.0
 
@@ -179,11 +198,11 @@ class Sketch:
                     "rows",
                     "nnz",
                     "squared_frobenius",
-                    "column_sums",
                     "weight",
                     "shrinks",
                 )
             },
+            column_sums=_sum(self.column_sums, other.column_sums),
         )
         return both.resized(both.ell)
 
@@ -225,7 +244,7 @@ class Sketch:
         return replace(
             self,
             matrix=np.pad(self.matrix, ((0, 0), (0, extra))),
-            column_sums=np.pad(self.column_sums, (0, extra)),
+            column_sums=None if self.column_sums is None else np.pad(self.column_sums, (0, extra)),
         )
 
     def astype(self, dtype: Any) -> Sketch:
@@ -257,8 +276,12 @@ class Sketch:
         return singular, VT
 
 
+def _sum(a: Float | None, b: Float | None) -> Float | None:
+    return None if a is None or b is None else a + b
+
+
 def _same(a: Any, b: Any) -> bool:
-    if isinstance(a, np.ndarray):
+    if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
         return bool(a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes())
     return bool(a == b)
 

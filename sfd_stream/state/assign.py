@@ -92,7 +92,10 @@ def assign(wish: Wish[S]) -> Steps[Claimed[S] | Refused]:
 
 
 def claim_of(manifest: Manifest, wish: Wish[S]) -> Manifest:
-    """Epoch + 1, all else copied: the state keeps the id of the manifest that made it [N]."""
+    """Epoch + 1, all else copied: the state keeps the id of the manifest that made it [N].
+
+    Ids of cluster and topic that were not known before (a reset without a broker) are filled in.
+    """
     return replace(
         manifest,
         number=manifest.number + 1,
@@ -100,6 +103,7 @@ def claim_of(manifest: Manifest, wish: Wish[S]) -> Manifest:
         nonce=next(wish.nonces),
         parent=manifest.nonce,
         kind=Kind.CLAIM,
+        binding=manifest.binding.filled(wish.binding),
         written_at_s=wish.written_at_s,
     )
 
@@ -175,7 +179,8 @@ def judge_log(manifest: Manifest, log: LogFacts, where: str) -> Refused | None:
     if offset > log.high:
         return Refused(
             f"the checkpoint of {where} is at offset {offset}, the log ends at {log.high}: it lost records",
-            f'run "sfd-stream checkpoint rollback {where}" or "... reset {where} --to latest --keep-sketch"',
+            f'run "sfd-stream checkpoint rollback {where}" until it fits, '
+            f'or "sfd-stream checkpoint reset {where} --to latest --keep-sketch"',
         )
     behind = manifest.leader_epoch is not None and log.leader_epoch is not None
     if behind and log.leader_epoch < manifest.leader_epoch:  # type: ignore[operator]  # both are known here

@@ -48,6 +48,11 @@ class Binding:
     topic: str
     partition: int
 
+    def filled(self, known: Binding) -> Binding:
+        """With the ids that are not known here taken from `known`."""
+        cluster_id = known.cluster_id if self.cluster_id is None else self.cluster_id
+        return replace(self, cluster_id=cluster_id, topic_id=known.topic_id if self.topic_id is None else self.topic_id)
+
 
 @dataclass(frozen=True)
 class BlobRef:
@@ -281,6 +286,7 @@ def _claim_law(before: Manifest, after: Manifest) -> list[str]:
         nonce=after.nonce,
         parent=after.parent,
         kind=Kind.CLAIM,
+        binding=before.binding.filled(after.binding),
     )
     return [] if copied == after else ["a claim raises the epoch by one and copies all else"]
 

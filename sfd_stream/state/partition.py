@@ -72,14 +72,19 @@ class Frozen:
     numbers: Mapping[str, Any]
     arrays: Mapping[str, Float]
     blocks: tuple[RowBlock, ...]
-    names: tuple[tuple[int, str], ...]
+    columns: Columns
+
+    @property
+    def names(self) -> tuple[tuple[int, str], ...]:
+        return tuple(self.columns.names.items()) if isinstance(self.columns, HashedColumns) else ()
 
 
 @dataclass(frozen=True)
 class Durable:
     """What of a state is in the store already, and under which references."""
 
-    B: Float | None
+    B: Float
+    shrinks: int
     blocks: int
     names: int
     sketch: BlobRef | None
@@ -87,7 +92,12 @@ class Durable:
 
     @classmethod
     def of(cls, frozen: Frozen, manifest: Manifest) -> Durable:
-        return cls(frozen.arrays["B"], len(frozen.blocks), len(frozen.names), manifest.sketch, manifest.buffer)
+        B, shrinks = frozen.arrays["B"], frozen.numbers["shrinks"]
+        return cls(B, shrinks, len(frozen.blocks), len(frozen.names), manifest.sketch, manifest.buffer)
+
+    def has_sketch_of(self, frozen: Frozen) -> bool:
+        """Neither shrunk since (which may leave B alone: rows of zeros) nor resized or grown (which count as none)."""
+        return self.B is frozen.arrays["B"] and self.shrinks == frozen.numbers["shrinks"]
 
 
 class PartitionState:
@@ -101,6 +111,7 @@ class PartitionState:
         self.leader_epoch = leader_epoch
         self.bad = 0
         self.tombstones = 0
+        self._whole = True
 
     @property
     def rows(self) -> int:
@@ -109,6 +120,8 @@ class PartitionState:
     def apply(self, batch: DecodedBatch, next_offset: int, leader_epoch: int | None, tombstones: int) -> None:
         """All that a batch of records held: rows, what they taught about columns, and the counts of the others."""
         assert next_offset > self.next_offset, "gaps are legal, going back is not"
+        assert self._whole, "a batch before this one failed half-way"
+        self._whole = False
         done = 0
         for row, d in batch.growth:
             self._absorb(batch.block.take(done, row))
@@ -119,6 +132,7 @@ class PartitionState:
         self.bad += len(batch.bad)
         self.tombstones += tombstones
         self.next_offset, self.leader_epoch = next_offset, leader_epoch
+        self._whole = True
 
     def _absorb(self, block: RowBlock) -> None:
         self.builder.absorb(block if block.d == self.builder.d else replace(block, d=self.builder.d))
@@ -143,8 +157,9 @@ class PartitionState:
         }
 
     def freeze(self) -> Frozen:
+        """Everything to go on from here. A state with half of a batch in it is nobody's to keep."""
+        assert self._whole, "a batch failed half-way"
         numbers, arrays, blocks = self.builder.state()
-        names = tuple(self.columns.names.items()) if isinstance(self.columns, HashedColumns) else ()
         return Frozen(
             self.next_offset,
             self.leader_epoch,
@@ -153,15 +168,20 @@ class PartitionState:
             numbers,
             arrays,
             blocks,
-            names,
+            self.columns,
         )
+
+
+def sketch_of(frozen: Frozen, shape: Shape) -> Sketch:
+    """The sketch of a frozen state, pending rows included: what its owner would see, without asking him."""
+    parameters = replace(shape.parameters, d=int(frozen.parameters["d"]))
+    return SketchBuilder.resume(parameters, frozen.numbers, frozen.arrays, frozen.blocks).sketch()
 
 
 def encode(frozen: Frozen, durable: Durable | None) -> NewState:
     """The bytes to write: the rows that came since the last checkpoint and, after a shrink, the sketch."""
-    same = durable is not None and durable.B is frozen.arrays["B"]
     sketch: bytes | BlobRef | None
-    if durable is not None and same:
+    if durable is not None and durable.has_sketch_of(frozen):
         sketch, kept, blocks, names = durable.sketch, durable.buffer, durable.blocks, durable.names
         if len(kept) >= SEGMENTS_MAX:
             kept, blocks, names = (), 0, 0
@@ -213,7 +233,7 @@ def restore(
     _check_counters(state, manifest)
     if isinstance(state.columns, HashedColumns) and names:
         state.columns = replace(state.columns, names=names)
-    durable = Durable(state.builder.B, len(blocks), len(names), manifest.sketch, manifest.buffer)
+    durable = Durable(state.builder.B, state.builder.shrinks, len(blocks), len(names), manifest.sketch, manifest.buffer)
     _adapt(state, shape)
     return state, durable
 

@@ -81,10 +81,7 @@ def rollback(mark: Mark, *, to: int | None = None) -> Steps[Created | Fenced | R
     if isinstance(survey, Refused):
         return survey
     if survey.newest is None:
-        return Refused(
-            f"no checkpoint of {mark.where} can be read",
-            f'run "sfd-stream checkpoint reset {mark.where} --to earliest"',
-        )
+        return _nothing_readable(mark)
     found = yield from (_find_good(mark, survey) if to is None else _load_state(mark, to))
     if isinstance(found, Refused):
         return found
@@ -92,6 +89,17 @@ def rollback(mark: Mark, *, to: int | None = None) -> Steps[Created | Fenced | R
     epoch = survey.epoch_above(None)
     copies = _copies(mark, survey.slot, epoch, old, datas)
     return (yield from _append(mark, survey, replace(old, epoch=epoch, kind=Kind.ROLLBACK), copies))
+
+
+def rollback_target(mark: Mark) -> Steps[Manifest | Refused]:
+    """The manifest that `rollback` would take now if none is named."""
+    survey = yield from _survey(mark)
+    if isinstance(survey, Refused):
+        return survey
+    if survey.newest is None:
+        return _nothing_readable(mark)
+    found = yield from _find_good(mark, survey)
+    return found if isinstance(found, Refused) else found[0]
 
 
 def reset(mark: Mark, start: Start, *, keep_sketch: bool) -> Steps[Created | Fenced | Refused]:
@@ -140,17 +148,38 @@ def _survey(mark: Mark) -> Steps[_Survey | Refused]:
 
 
 def _find_good(mark: Mark, survey: _Survey) -> Steps[tuple[Manifest, tuple[bytes, ...]] | Refused]:
-    """The newest state older than the newest manifest's that loads in full."""
+    """The newest state older than the newest manifest's that loads in full.
+
+    After a rollback the states in between come later than the one gone back to, though their numbers are lower:
+    going back once more must not go forth to them again.
+    """
     assert survey.newest is not None
     readable = survey.newest.number == survey.numbers[-1]
     below = survey.newest.state_id.number if readable else survey.newest.number + 1
+    went_back = readable and (yield from _went_back(mark, survey.newest))
     for number in reversed(survey.numbers):
         if number < below:
             found = yield from _load_state(mark, number)
-            if not isinstance(found, Refused):
-                return found
+            if isinstance(found, Refused) or (went_back and found[0].next_offset >= survey.newest.next_offset):
+                continue
+            return found
     return Refused(
         f"no older checkpoint of {mark.where} is whole",
+        f'run "sfd-stream checkpoint reset {mark.where} --to earliest"',
+    )
+
+
+def _went_back(mark: Mark, newest: Manifest) -> Steps[bool]:
+    """Whether a rollback made this state; a claim only copied it."""
+    if newest.kind is not Kind.CLAIM:
+        return newest.kind is Kind.ROLLBACK
+    maker = yield from read_manifest(mark.prefix, newest.state_id.number, where=mark.where)
+    return isinstance(maker, Manifest) and maker.kind is Kind.ROLLBACK
+
+
+def _nothing_readable(mark: Mark) -> Refused:
+    return Refused(
+        f"no checkpoint of {mark.where} can be read",
         f'run "sfd-stream checkpoint reset {mark.where} --to earliest"',
     )
 

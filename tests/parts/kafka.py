@@ -25,7 +25,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+    ResourceType,
+)
 
 from tests.parts.kafka_home import (
     MISSING,
@@ -99,11 +107,18 @@ class Broker:
     def add_partitions(self, name: str, total: int) -> None:
         self.admin.create_partitions([NewPartitions(name, total)])[name].result(30)
         self._wait_for(lambda: self.leaders_known(name, partitions=total), f"partitions of {name}")
+        self._producer = None  # an old one may not know them for minutes
 
     def delete_records(self, name: str, partition: int, below_offset: int) -> None:
         where = TopicPartition(name, partition, below_offset)
         self.admin.list_topics(name, timeout=10)  # a long-lived client is fenced after a broker's restart without it
         self.admin.delete_records([where])[where].result(30)
+
+    def set_group(self, group: str, config: Mapping[str, str]) -> None:
+        """What KIP-848 leaves to the broker: a group's session timeout and heartbeat."""
+        entries = [ConfigEntry(k, v, incremental_operation=AlterConfigOpType.SET) for k, v in config.items()]
+        resource = ConfigResource(ResourceType.GROUP, group, incremental_configs=entries)
+        self.admin.incremental_alter_configs([resource])[resource].result(30)
 
     def produce(
         self,

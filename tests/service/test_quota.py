@@ -88,6 +88,11 @@ def test_memory_follows_the_quota_unless_it_was_given() -> None:
     assert fitted(settings(), Quota(None, None)).worker.memory_max_bytes == 2 * GIB
 
 
+def test_several_workers_share_the_quota() -> None:
+    assert Quota(4.0, GIB).shared_by(4) == Quota(1.0, GIB // 4)
+    assert Quota(None, None).shared_by(4) == Quota(None, None)
+
+
 def test_threads_never_follow_the_quota() -> None:
     assert fitted(settings(), Quota(64.0, None)).worker.blas_threads == 1
 

@@ -1,4 +1,4 @@
-"""Rows that break a wrong sketch, and what a sketch must be measured by. Small, so that the truth is one eigenproblem."""
+"""Rows that break a wrong sketch, and what to measure one by. Small, so that the truth is one eigenproblem."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -192,7 +193,7 @@ def built(A: Any, parameters: Parameters, cuts: Sequence[int] = ()) -> SketchBui
     block = RowBlock.from_csr(A)
     builder = SketchBuilder(parameters)
     bounds = [0, *sorted(min(cut, block.rows) for cut in cuts), block.rows]
-    for start, stop in zip(bounds, bounds[1:], strict=False):
+    for start, stop in pairwise(bounds):
         builder.absorb(block.take(start, stop))
     return builder
 

@@ -1,0 +1,223 @@
+"""`sfd-stream checkpoint rollback|reset|prune`: what changes the store. Each says what will happen before it asks.
+
+Nothing is rewritten: a repair is one more manifest, of a higher epoch; a running owner is fenced, and takes it up.
+"""
+
+# Annotations are evaluated: typer reads them.
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from sfd_stream.cli.options import ConfigOption, JsonOption, SetOption, settings_from
+from sfd_stream.cli.output import print_json, print_table, print_text
+from sfd_stream.cli.places import PlaceArgument, place_of, places_of, workbench_of
+from sfd_stream.errors import SettingsError
+
+if TYPE_CHECKING:
+    from sfd_stream.config.model import Settings
+    from sfd_stream.service.inspection import Place, Standing
+    from sfd_stream.state.manifest import Manifest
+    from sfd_stream.state.repair import Start
+
+BROKER_TIMEOUT_S = 15.0
+
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking.")]
+
+
+def register(group: typer.Typer) -> None:
+    group.command("rollback")(rollback)
+    group.command("reset")(reset)
+    group.command("prune")(prune)
+
+
+def rollback(
+    place: PlaceArgument,
+    config: ConfigOption = None,
+    overrides: SetOption = None,
+    to: Annotated[
+        int | None, typer.Option("--to", min=1, metavar="N", help="Which checkpoint; else the newest good older one.")
+    ] = None,
+    yes: YesOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Go back to an older state, and read from its offset again. Nothing is removed.
+
+    Example: [bold]sfd-stream checkpoint rollback rows/3 --config config/local.yaml[/bold]
+    """
+    from sfd_stream.service.inspection import find, rows_in, stand
+
+    settings = settings_from(config, overrides).settings
+    bench, where = workbench_of(settings), place_of(settings, place)
+    target = bench.rollback_target(where) if to is None else bench.run(find(where, to))
+    standing = bench.run(stand(where))
+    _confirm(
+        f"{where} goes back {_from(standing)}to the state of checkpoint {target.number}: "
+        f"{rows_in(target):,} rows, next offset {target.next_offset:,}. What came after is read again from the topic.",
+        yes=yes,
+    )
+    _say_done(where, bench.roll_back(where, target.number), as_json=as_json)
+
+
+def reset(
+    place: PlaceArgument,
+    to: Annotated[
+        str,
+        typer.Option("--to", metavar="earliest|latest|OFFSET", help="Where to read from; an offset needs no broker."),
+    ],
+    config: ConfigOption = None,
+    overrides: SetOption = None,
+    keep_sketch: Annotated[
+        bool, typer.Option("--keep-sketch", help="Keep the sketch and its counts; only the offset changes.")
+    ] = False,
+    yes: YesOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Start anew at an offset, with an empty sketch or with the one there is. Nothing is removed.
+
+    Example: [bold]sfd-stream checkpoint reset rows/3 --to earliest --config config/local.yaml[/bold]
+    """
+    from sfd_stream.service.inspection import stand
+
+    settings = settings_from(config, overrides).settings
+    bench, where = workbench_of(settings), place_of(settings, place)
+    start = _start_of(settings, where, to)
+    standing = bench.run(stand(where))
+    _confirm(_reset_words(where, standing, start, keep_sketch=keep_sketch), yes=yes)
+    _say_done(where, bench.reset(where, start, keep_sketch=keep_sketch), as_json=as_json)
+
+
+def prune(config: ConfigOption = None, overrides: SetOption = None, as_json: JsonOption = False) -> None:
+    """Remove what none of the newest checkpoint.keep states needs, as a worker does after each checkpoint.
+
+    Example: [bold]sfd-stream checkpoint prune --config config/local.yaml --set checkpoint.keep=2[/bold]
+    """
+    from sfd_stream.storage.disk import DiskStore
+
+    settings = settings_from(config, overrides).settings
+    bench = workbench_of(settings)
+    removed = {where: bench.prune(where, settings.checkpoint.keep) for where in places_of(settings, bench.store)}
+    stale = bench.store.remove_stale() if isinstance(bench.store, DiskStore) else 0
+    if as_json:
+        counts = {str(where.partition): vars(count) for where, count in removed.items()}
+        print_json({"partitions": counts, "stale_files": stale})
+        return
+    print_table(
+        ("partition", "manifests removed", "blobs removed"),
+        [(str(where), count.manifests, count.blobs) for where, count in removed.items()],
+    )
+    if stale:
+        print_text(f"{stale} temporary files of writers that are gone were removed")
+
+
+# -- where a reset begins --------------------------------------------------------------------------------
+
+
+def _start_of(settings: "Settings", place: "Place", to: str) -> "Start":
+    """An offset is taken as it is; for `earliest` and `latest` the broker is asked, and the topic's id is pinned."""
+    from sfd_stream.cli.wiring import shape_of
+    from sfd_stream.state.manifest import Binding
+    from sfd_stream.state.repair import Start
+
+    parameters = shape_of(settings, place.partition).described()
+    if to.isascii() and to.isdigit():
+        binding = Binding(None, None, place.group, place.topic, place.partition)  # the next claim fills the ids in
+        return Start(binding, int(to), None, parameters, _output_epoch(settings, place))
+    if to not in {"earliest", "latest"}:
+        raise SettingsError(f"--to {to!r} is none of earliest, latest or an offset")
+    binding, low, high = _ask_broker(settings, place)
+    return Start(binding, low if to == "earliest" else high, None, parameters, _output_epoch(settings, place))
+
+
+def _ask_broker(settings: "Settings", place: "Place") -> tuple[Any, int, int]:
+    from sfd_stream.errors import BrokerRefusedError
+    from sfd_stream.kafka.cluster import Cluster
+    from sfd_stream.kafka.faults import Hooks
+    from sfd_stream.kafka.properties import admin_properties
+    from sfd_stream.state.manifest import Binding
+
+    cluster = Cluster(admin_properties(settings.kafka), place.topic, Hooks())
+    try:
+        count = cluster.partition_count(BROKER_TIMEOUT_S)
+        if place.partition >= count:
+            raise SettingsError(f"topic {place.topic} has partitions 0 to {count - 1}, not {place.partition}")
+        low, high = cluster.watermarks(place.partition, BROKER_TIMEOUT_S)
+        ids = cluster.cluster_id(BROKER_TIMEOUT_S), cluster.topic_id(BROKER_TIMEOUT_S)
+    except TimeoutError as error:
+        raise BrokerRefusedError(f"{error}; with --to OFFSET no broker is needed") from None
+    return Binding(*ids, place.group, place.topic, place.partition), low, high
+
+
+def _output_epoch(_: "Settings", __: "Place") -> int | None:
+    """The highest epoch that readers of the output topic have seen; nothing is published yet."""
+    return None
+
+
+# -- words -----------------------------------------------------------------------------------------------
+
+
+def _reset_words(place: "Place", standing: "Standing", start: "Start", *, keep_sketch: bool) -> str:
+    from sfd_stream.service.inspection import rows_in
+    from sfd_stream.state.manifest import Manifest
+
+    newest, offset = standing.newest, start.next_offset
+    begins = f"{place} starts anew at offset {offset:,}"
+    if not isinstance(newest, Manifest):
+        found = (
+            "there is no checkpoint yet" if newest is None else f"its checkpoint {standing.numbers[-1]} is unreadable"
+        )
+        return f"{begins} with an empty sketch ({found})."
+    if not keep_sketch:
+        return (
+            f"{begins} with an empty sketch: the {rows_in(newest):,} rows of checkpoint {newest.number} no longer "
+            f'count. Until it is pruned, "sfd-stream checkpoint rollback {place} --to {newest.number}" undoes this.'
+        )
+    kept = f"{place} keeps its sketch of {rows_in(newest):,} rows and goes on at offset {offset:,} instead of "
+    gap = offset - newest.next_offset
+    if gap > 0:
+        return f"{kept}{newest.next_offset:,}: the {gap:,} offsets in between are never counted."
+    if gap < 0:
+        return f"{kept}{newest.next_offset:,}: what lies in between, up to {-gap:,} records, is COUNTED TWICE."
+    return f"{kept}the same offset."
+
+
+def _from(standing: "Standing") -> str:
+    from sfd_stream.service.inspection import rows_in
+    from sfd_stream.state.manifest import Manifest
+
+    newest = standing.newest
+    if not isinstance(newest, Manifest):
+        return f"from checkpoint {standing.numbers[-1]}, which can't be used, " if standing.numbers else ""
+    return f"from checkpoint {newest.number} ({rows_in(newest):,} rows, next offset {newest.next_offset:,}) "
+
+
+def _confirm(words: str, *, yes: bool) -> None:
+    """Says it on standard error; goes on only if told to."""
+    sys.stderr.write(f"{words}\nA worker that runs now is fenced, and goes on from there.\n")
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise SettingsError("nothing was done: say --yes, or run it on a terminal to be asked")
+    typer.confirm("Do it?", abort=True, err=True)
+
+
+def _say_done(place: "Place", made: "Manifest", *, as_json: bool) -> None:
+    from sfd_stream.service.inspection import rows_in
+
+    if as_json:
+        print_json(
+            {
+                "topic": place.topic,
+                "partition": place.partition,
+                "number": made.number,
+                "epoch": made.epoch,
+                "kind": made.kind.value,
+                "rows": rows_in(made),
+                "next_offset": made.next_offset,
+            }
+        )
+    else:
+        print_text(
+            f"{place}: checkpoint {made.number} (epoch {made.epoch}) is a {made.kind.value}: {rows_in(made):,} rows, "
+            f"next offset {made.next_offset:,}"
+        )

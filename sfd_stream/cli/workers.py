@@ -1,0 +1,83 @@
+"""`run --workers N`: this same program N times, under a supervisor."""
+
+from __future__ import annotations
+
+import random
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sfd_stream.config.model import Settings
+
+_STATIC_MEMBER = "group.instance.id"
+_LEAVE_S = 30.0
+"""Beyond a last checkpoint's budget: to leave the group and end."""
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """What a worker is told on its command line."""
+
+    config: Path | None
+    overrides: tuple[str, ...]
+    until_end: bool
+
+    def command(self, settings: Settings, number: int) -> list[str]:
+        """Worker `number`, by the interpreter that runs already."""
+        command = [sys.executable, "-m", "sfd_stream.cli", "run", "--worker-number", str(number)]
+        command += ["--until-end"] if self.until_end else []
+        command += [] if self.config is None else ["--config", str(self.config)]
+        # Each has its share of the container's memory, as the supervisor has worked out; never less than one buffer.
+        share_bytes = max(settings.worker.memory_max_bytes, settings.sketch.buffer_max_bytes)
+        overrides = (*self.overrides, f"worker.memory_max_bytes={share_bytes}")
+        if _STATIC_MEMBER in settings.kafka:  # a static member's name is for one process only
+            overrides += (f"kafka.{_STATIC_MEMBER}={settings.kafka[_STATIC_MEMBER]}-{number}",)
+        return command + [part for override in overrides for part in ("--set", override)]
+
+
+def supervise(settings: Settings, arguments: Arguments, workers: int) -> int:
+    """Until all are done, one can't go on, or a signal; the exit code of the whole."""
+    from sfd_stream.cli.run import stop_on_signals
+    from sfd_stream.service.crew import Backoff, Crew
+    from sfd_stream.service.logs import get_logger
+    from sfd_stream.service.supervisor import Supervisor, spawn
+
+    crew = Crew(workers, until_end=arguments.until_end, backoff=Backoff(), jitter=lambda: random.uniform(0.5, 1))
+    supervisor = Supervisor(
+        crew,
+        lambda number: spawn(arguments.command(settings, number)),
+        get_logger(),
+        clock=time.monotonic,
+        pause=time.sleep,
+        stop_budget_s=settings.checkpoint.revoke_budget_s + _LEAVE_S,
+    )
+    stop_on_signals(supervisor.stop, get_logger(), supervisor.kill)
+    return supervisor.run()
+
+
+def end_with_supervisor(settings: Settings) -> None:
+    """In a child: its standard input is the pipe from the supervisor."""
+    from sfd_stream.service.supervisor import stop_with_parent
+
+    stop_with_parent(0, settings.checkpoint.revoke_budget_s + _LEAVE_S)
+
+
+def configure_logs(settings: Settings, labels: dict[str, Any]) -> None:
+    from sfd_stream.service.logs import configure
+
+    level, form = settings.log.level, settings.log.format
+    configure(level=level, form=form, secrets=settings.secret_values(), labels=labels)
+
+
+def rows_in_store(settings: Settings) -> int:
+    """Of all partitions, as their newest manifests say; an unreadable one is the worker's to complain of."""
+    from sfd_stream.cli.places import places_of, workbench_of
+    from sfd_stream.service.inspection import rows_in, stand
+    from sfd_stream.state.manifest import Manifest
+
+    bench = workbench_of(settings)
+    newest = [bench.run(stand(place)).newest for place in places_of(settings, bench.store)]
+    return sum(rows_in(found) for found in newest if isinstance(found, Manifest))

@@ -1,0 +1,105 @@
+"""Which of N workers run, which wait to be started again, and when it is over. Pure: times and exit codes come in.
+
+starting ──► running ──► done            it ended with 0, and was to work until the end
+              │  ▲  └──► final           it ended with 2, 3, 4 or 5: no restart mends that, so all stop
+              ▼  │
+             waiting                     anything else: started again, later after each failure
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+FINAL_CODES = frozenset({2, 3, 4, 5})
+"""Settings, state, too many bad messages, refused for good: the same again after a restart."""
+
+UNEXPECTED = 1
+CALM_CODES = frozenset({0, -15})
+"""After a stop: 0, or ended by SIGTERM itself because it came before the worker had begun."""
+
+
+@dataclass(frozen=True)
+class Backoff:
+    """How long to wait before a restart: from `first_s` doubling to `longest_s`, times a jitter in [0.5, 1]."""
+
+    first_s: float = 0.5
+    longest_s: float = 30.0
+    calm_s: float = 60.0
+    """Who ran for so long has no failures behind him."""
+
+    def wait_s(self, failures: int, jitter: float) -> float:
+        assert failures >= 1
+        assert 0.5 <= jitter <= 1
+        return min(self.longest_s, self.first_s * 2.0 ** min(failures - 1, 30)) * jitter
+
+
+@dataclass
+class _Seat:
+    """One worker's place, whichever process has it."""
+
+    start_at_s: float | None = None
+    """When to start it; None while it runs, and once it is done."""
+    started_s: float | None = None
+    failures: int = 0
+
+    @property
+    def running(self) -> bool:
+        return self.started_s is not None
+
+
+class Crew:
+    """Workers are numbered from 1. Tell it who `started` and `ended`; it says who is `due`, and when all is `over`."""
+
+    def __init__(self, workers: int, *, until_end: bool, backoff: Backoff, jitter: Callable[[], float]) -> None:
+        assert workers >= 1
+        self.stopping = False
+        self.exit_code = 0
+        self._seats = {number: _Seat(start_at_s=0.0) for number in range(1, workers + 1)}
+        self._until_end = until_end
+        self._backoff = backoff
+        self._jitter = jitter
+
+    @property
+    def running(self) -> list[int]:
+        return [number for number, seat in self._seats.items() if seat.running]
+
+    @property
+    def over(self) -> bool:
+        """Nothing runs, and nothing will."""
+        return all(seat.started_s is None and seat.start_at_s is None for seat in self._seats.values())
+
+    def due(self, now_s: float) -> list[int]:
+        """Who is to be started now."""
+        return [n for n, seat in self._seats.items() if seat.start_at_s is not None and seat.start_at_s <= now_s]
+
+    def started(self, number: int, now_s: float) -> None:
+        seat = self._seats[number]
+        assert not seat.running
+        seat.started_s, seat.start_at_s = now_s, None
+
+    def ended(self, number: int, code: int, now_s: float) -> float | None:
+        """In how many seconds it is started again; None if it is not."""
+        seat = self._seats[number]
+        assert seat.started_s is not None
+        lived_s, seat.started_s = now_s - seat.started_s, None
+        if code in FINAL_CODES:
+            self.exit_code = code if self.exit_code in {0, UNEXPECTED} else self.exit_code
+            self.stop()
+            return None
+        if self.stopping:
+            if code not in CALM_CODES:
+                self.exit_code = self.exit_code or UNEXPECTED
+            return None
+        if code == 0 and self._until_end:
+            return None
+        seat.failures = 1 if lived_s >= self._backoff.calm_s else seat.failures + 1
+        wait_s = self._backoff.wait_s(seat.failures, self._jitter())
+        seat.start_at_s = now_s + wait_s
+        return wait_s
+
+    def stop(self) -> None:
+        """From now on nobody is started; who runs is awaited."""
+        self.stopping = True
+        for seat in self._seats.values():
+            seat.start_at_s = None

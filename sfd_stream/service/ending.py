@@ -1,0 +1,82 @@
+"""`--until-end`: when is the work done? By positions, which pass control records, and by commits, whoever made them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from sfd_stream.kafka.commits import Committed
+from sfd_stream.service.rebalance import Tenures
+from sfd_stream.service.tenure import Tenure
+
+LOOK_EVERY_S = 0.2
+_ASK_S = 0.5
+
+
+class Positions(Protocol):
+    """The part of a Source that is used."""
+
+    @property
+    def last_committed(self) -> Mapping[int, int]: ...
+    def position(self, partition: int) -> int: ...
+    def committed(self, partitions: Any, timeout_s: float) -> dict[int, Committed | None]: ...
+    def pause(self, partitions: Any) -> None: ...
+
+
+class Hands(Protocol):
+    """The part of a worker that is used."""
+
+    tenures: Tenures
+
+    publishing: Any
+
+    def begin_checkpoint(self, tenure: Tenure, *, show: bool = False) -> None: ...
+    def advance(self, tenure: Tenure, next_offset: int) -> None: ...
+
+
+class Ending:
+    """Reached when all records up to `ends` are in committed checkpoints."""
+
+    def __init__(self, ends: Mapping[int, int], source: Positions, hands: Hands, clock: Callable[[], float]) -> None:
+        self.ends = ends
+        self._source = source
+        self._hands = hands
+        self._clock = clock
+        self._next_look_s = 0.0
+
+    def reached(self) -> bool:
+        """Asked when the sketch has all that was read. Begins last checkpoints where only they are missing."""
+        now = self._clock()
+        if now < self._next_look_s or not self._hands.tenures.joined:
+            return False
+        self._next_look_s = now + LOOK_EVERY_S
+        ours = self._hands.tenures.all()
+        for tenure in ours:
+            self._finish(tenure)
+        return all(tenure.finished for tenure in ours) and self._others_are_done()
+
+    def _finish(self, tenure: Tenure) -> None:
+        """Moves a partition that was read to its end on to durable, committed, and out of memory."""
+        if tenure.state is None or tenure.job is not None:
+            return
+        position, end = self._source.position(tenure.partition), self.ends.get(tenure.partition, 0)
+        if position < end:
+            return
+        if tenure.state.next_offset < position:  # control records at the end hold nothing for us
+            self._hands.advance(tenure, position)
+        if tenure.dirty or (tenure.unseen and self._hands.publishing is not None):
+            self._hands.begin_checkpoint(tenure, show=True)
+        elif self._source.last_committed.get(tenure.partition, -1) >= end:
+            tenure.finished, tenure.state, tenure.columns = True, None, None
+            self._source.pause([tenure.partition])
+            self._hands.tenures.claim_what_fits()
+
+    def _others_are_done(self) -> bool:
+        others = self.ends.keys() - {tenure.partition for tenure in self._hands.tenures.all()}
+        if not others:
+            return True
+        try:
+            found = self._source.committed(others, _ASK_S)
+        except TimeoutError:
+            return False
+        return all(c is not None and c.offset >= self.ends[p] for p, c in found.items())

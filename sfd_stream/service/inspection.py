@@ -1,0 +1,216 @@
+"""What the checkpoint store holds for a partition, read without a broker. Nothing is changed.
+
+An owner may go on and tidy up while we read: what is found wrong is believed only if it is still there afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sfd_stream.errors import FormatError, RefusedStateError
+from sfd_stream.service.keeper import partition_prefix
+from sfd_stream.sketch.builder import Parameters
+from sfd_stream.state.manifest import (
+    BlobRef,
+    Kind,
+    Manifest,
+    blob_name_of,
+    breaches,
+    manifests_prefix,
+    numbers_of,
+)
+from sfd_stream.state.partition import Shape, restore
+from sfd_stream.state.protocol import bad_blob, load_blobs, read_manifest
+from sfd_stream.state.steps import Refused, Steps, list_keys
+from sfd_stream.wire.columns import Columns, FixedColumns, GrowingColumns, HashedColumns
+
+
+@dataclass(frozen=True)
+class Place:
+    """A partition's state in a store."""
+
+    group: str
+    topic: str
+    partition: int
+
+    @property
+    def prefix(self) -> str:
+        return partition_prefix(self.group, self.topic, self.partition)
+
+    def __str__(self) -> str:
+        return f"{self.topic}/{self.partition}"
+
+
+@dataclass(frozen=True)
+class Standing:
+    """All manifests of a partition by number, and the newest one, or why it can't be read."""
+
+    numbers: tuple[int, ...]
+    newest: Manifest | Refused | None
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What was checked, and what was found wrong."""
+
+    manifests: int
+    blobs: int
+    stored_bytes: int
+    problems: tuple[Refused, ...]
+
+
+def stand(place: Place) -> Steps[Standing]:
+    numbers = yield from _numbers(place)
+    while numbers:
+        newest = yield from read_manifest(place.prefix, numbers[-1], where=str(place))
+        before, numbers = numbers, (yield from _numbers(place))
+        if isinstance(newest, Manifest) or numbers[-1:] == before[-1:]:
+            return Standing(tuple(before), newest)
+    return Standing((), None)
+
+
+def find(place: Place, number: int | None) -> Steps[Manifest | Refused]:
+    """The manifest `number`, or the newest."""
+    standing = yield from stand(place)
+    if standing.newest is None:
+        return Refused(f"there is no checkpoint of {place}", '"sfd-stream checkpoint ls" lists what is there')
+    if number is None:
+        return standing.newest
+    if number not in standing.numbers:
+        there = ", ".join(map(str, standing.numbers))
+        return Refused(f"there is no checkpoint {number} of {place}", f"there are {there}")
+    return (yield from read_manifest(place.prefix, number, where=str(place)))
+
+
+def verify(place: Place) -> Steps[Verdict]:
+    """Reads everything: is each checksum right, does each manifest follow the one before, does each state load?"""
+    blobs: dict[str, int] = {}
+    problems: list[Refused] = []
+    before: Manifest | None = None
+    numbers = yield from _numbers(place)
+    for number in numbers:
+        found = yield from _verify_one(place, number)
+        if isinstance(found, Refused):
+            if number in (yield from _numbers(place)):  # not just tidied away by its owner
+                problems.append(found)
+            continue
+        blobs.update({blob.key: blob.size for blob in found.references})
+        if before is not None and before.number + 1 == number and (wrong := breaches(before, found)):
+            problems.append(_no_successor(place, found, wrong))
+        before = found
+    return Verdict(len(numbers), len(blobs), sum(blobs.values()), tuple(problems))
+
+
+def _verify_one(place: Place, number: int) -> Steps[Manifest | Refused]:
+    manifest = yield from read_manifest(place.prefix, number, where=str(place))
+    if isinstance(manifest, Refused):
+        return manifest
+    datas = yield from load_blobs(manifest.references, number=number, where=str(place))
+    if isinstance(datas, Refused):
+        return datas
+    sketch = datas[0] if manifest.sketch is not None else None
+    first = 0 if sketch is None else 1
+    try:
+        restore(stored_shape(manifest.parameters), manifest, sketch, datas[first : first + len(manifest.buffer)])
+    except (FormatError, RefusedStateError, KeyError, TypeError, ValueError) as error:
+        return bad_blob(number, str(place), f"it does not load ({type(error).__name__}: {error})")
+    return manifest
+
+
+def _no_successor(place: Place, manifest: Manifest, wrong: list[str]) -> Refused:
+    return Refused(
+        f"checkpoint {manifest.number} of {place} does not follow the one before: {'; '.join(wrong)}",
+        f'run "sfd-stream checkpoint rollback {place}"',
+    )
+
+
+def stored_shape(stored: Mapping[str, Any]) -> Shape:
+    """The shape that a manifest's state was made with, whatever today's settings say."""
+    d, seed = int(stored["d"]), tuple(int(part) for part in stored["seed"])
+    parameters = Parameters(
+        d=d,
+        ell=int(stored["ell"]),
+        method=stored["method"],
+        failure_probability=stored["failure_probability"],
+        seed=seed,
+        buffer_factor=stored["buffer_factor"],
+        buffer_entries_max=stored["buffer_entries_max"],
+        half_life_rows=stored["half_life_rows"],
+    )
+    return Shape(_stored_columns(stored, d), parameters)
+
+
+def _stored_columns(stored: Mapping[str, Any], d: int) -> Columns:
+    match stored["columns"]:
+        case "growing":
+            return GrowingColumns(d, max(d, int(stored["d_max"])))
+        case "hashed":
+            return HashedColumns(d, int(stored["hash_seed"]), names_max=d)
+        case "fixed":
+            return FixedColumns(d)
+        case other:
+            raise FormatError(f"columns are {other!r}")
+
+
+def _numbers(place: Place) -> Steps[list[int]]:
+    return numbers_of((yield from list_keys(manifests_prefix(place.prefix))))
+
+
+# -- for people and programs -----------------------------------------------------------------------------
+
+
+def described(manifest: Manifest) -> dict[str, Any]:
+    """A manifest in plain values, with its blobs."""
+    binding = manifest.binding
+    return {
+        "number": manifest.number,
+        "epoch": manifest.epoch,
+        "kind": manifest.kind.value,
+        "state_id": [manifest.state_id.epoch, manifest.state_id.number],
+        "group": binding.group,
+        "topic": binding.topic,
+        "partition": binding.partition,
+        "cluster_id": binding.cluster_id,
+        "topic_id": binding.topic_id,
+        "next_offset": manifest.next_offset,
+        "leader_epoch": manifest.leader_epoch,
+        "written_at_s": manifest.written_at_s,
+        "nonce": manifest.nonce,
+        "parent": manifest.parent,
+        "counters": dict(manifest.counters),
+        "parameters": dict(manifest.parameters),
+        "due": _snapshot_id(manifest.due),
+        "published": _snapshot_id(manifest.published),
+        "blobs": [_described_blob(blob) for blob in unique(manifest.references)],
+    }
+
+
+def unique(blobs: tuple[BlobRef, ...]) -> list[BlobRef]:
+    return list({blob.key: blob for blob in blobs}.values())
+
+
+def stored_bytes(manifest: Manifest) -> int:
+    return sum(blob.size for blob in unique(manifest.references))
+
+
+def rows_in(manifest: Manifest) -> int:
+    return int(manifest.counters.get("rows", 0))
+
+
+def state_words(manifest: Manifest) -> str:
+    """What made the state, and when: a claim copies the state of another manifest."""
+    if manifest.kind is Kind.CLAIM:
+        return f"claim of {manifest.state_id.number}"
+    return str(manifest.kind.value)
+
+
+def _snapshot_id(snapshot: Any) -> list[int] | None:
+    return None if snapshot is None else [snapshot.id.epoch, snapshot.id.number]
+
+
+def _described_blob(blob: BlobRef) -> dict[str, Any]:
+    name = blob_name_of(blob.key)
+    kind = "blob" if name is None else name.kind
+    return {"kind": kind, "key": blob.key, "bytes": blob.size, "checksum": blob.checksum.hex()}

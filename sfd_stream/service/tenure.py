@@ -1,0 +1,90 @@
+"""What a worker is asked to do, and what it holds while a partition is its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from sfd_stream.service.keeper import Keeper
+from sfd_stream.state.partition import PartitionState, Shape
+from sfd_stream.state.policy import CheckpointPolicy
+from sfd_stream.wire.columns import Columns
+from sfd_stream.wire.rows import RowLimits
+
+
+class Log(Protocol):
+    """The part of a structlog logger that is used."""
+
+    def info(self, event: str, **context: Any) -> Any: ...
+    def warning(self, event: str, **context: Any) -> Any: ...
+    def debug(self, event: str, **context: Any) -> Any: ...
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What the settings ask of a worker."""
+
+    group: str
+    topic: str
+    shape: Callable[[int], Shape]
+    """A partition's number -> its shape."""
+    start: Literal["earliest", "latest"]
+    limits: RowLimits
+    checkpoint: CheckpointPolicy
+    revoke_budget_s: float
+    give_up_s: float
+    batch_records: int
+    memory_max_bytes: int
+    until_end: bool = False
+
+
+@dataclass(eq=False)
+class Tenure:
+    """A partition while it is ours: from assignment to revoke, lost or fence.
+
+    waiting (no room yet) ──► claiming (`job`) ──► reading (`state`) ──► finished (--until-end, to make room)
+    """
+
+    partition: int
+    keeper: Keeper
+    job: Future[Any] | None = None
+    """Its claim, checkpoint or tidying: one at a time."""
+    state: PartitionState | None = None
+    columns: Columns | None = None
+    """As of the last record decoded, which the state may not have reached yet."""
+    rows_since: int = 0
+    dirty_since: float | None = None
+    """When the oldest record came that no checkpoint holds."""
+    rows_unseen: int = 0
+    """Rows that no snapshot has shown."""
+    unseen: bool = False
+    """Whether anything changed since the last snapshot."""
+    snapshot_at: float = 0.0
+    """When the last snapshot was begun or published again."""
+    held_back: bool = False
+    finished: bool = False
+    told_to_wait: bool = False
+    commit_offset: int | None = None
+    """What the broker was last told; told again until it says that it heard."""
+
+    @property
+    def dirty(self) -> bool:
+        return self.dirty_since is not None
+
+    @property
+    def in_memory(self) -> bool:
+        return self.state is not None or (self.job is not None and not self.finished)
+
+
+@dataclass
+class Progress:
+    """What this run has done so far, for people."""
+
+    records: int = 0
+    rows: int = 0
+    bad: int = 0
+    checkpoints: int = 0
+    fences: int = 0
+    ends: dict[int, int] = field(default_factory=dict)

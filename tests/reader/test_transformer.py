@@ -1,0 +1,71 @@
+"""The transformer: scikit-learn's manners, and a refresh that changes nothing but the directions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MaxAbsScaler
+
+from sfd_stream import SketchTransformer
+from sfd_stream.reader.merged import merge
+from tests.reader.made import rows_of, sketch_of, snapshot
+
+SKETCH = sketch_of(rows_of(0))
+
+
+def test_coordinates_are_those_of_the_sketch() -> None:
+    X = rows_of(5)
+    model = SketchTransformer(SKETCH, k=3).fit()
+    assert np.array_equal(model.transform(X), SKETCH.project(X, 3))
+    assert np.allclose(model.transform(X.toarray()), model.transform(X))
+    assert model.n_features_in_ == 12
+    assert list(model.get_feature_names_out()) == ["sketch0", "sketch1", "sketch2"]
+
+
+def test_centred_rows_have_the_mean_at_the_origin() -> None:
+    model = SketchTransformer(SKETCH, k=3, centre=True).fit()
+    assert model.mean_ is not None
+    assert np.allclose(model.transform(model.mean_[None]), 0)
+    assert np.allclose(model.inverse_transform(np.zeros((1, 3))), model.mean_)
+
+
+def test_it_takes_whatever_gives_a_merged_sketch() -> None:
+    merged = merge([snapshot(SKETCH)], 2000.0)
+
+    class Reader:
+        def merged(self) -> object:
+            return merged
+
+    for source in (merged, Reader()):
+        assert np.array_equal(SketchTransformer(source, k=2).fit().components_, SKETCH.components(2))  # type: ignore[arg-type]
+
+
+def test_it_lives_in_a_pipeline_and_can_be_cloned() -> None:
+    X = rows_of(5)
+    model = make_pipeline(MaxAbsScaler(), SketchTransformer(SKETCH, k=2))
+    assert model.fit_transform(X).shape == (40, 2)
+    assert clone(model)[-1].get_params() == model[-1].get_params() | {"source": clone(model)[-1].source}
+
+
+def test_before_fit_it_says_what_to_do() -> None:
+    with pytest.raises(ValueError, match="call fit or refresh first"):
+        SketchTransformer(SKETCH).transform(rows_of(0))
+
+
+def test_a_refresh_does_not_flip_what_stayed() -> None:
+    model = SketchTransformer(SKETCH, k=4).fit()
+    before = model.components_
+    grown = replace(SKETCH, matrix=np.vstack([SKETCH.matrix, 1e-3 * np.eye(12)[:1]]))
+    after = model.refresh(grown).components_
+    assert np.all(np.sum(before * after, axis=1) > 0)
+    model._state = model._state._replace(components=-before)
+    assert np.all(np.sum(model.refresh(SKETCH).components_ * before, axis=1) < 0)
+
+
+def test_rows_of_another_width_are_refused() -> None:
+    with pytest.raises(ValueError, match="rows of 7 columns, but the sketch has 12"):
+        SketchTransformer(SKETCH, k=2).fit().transform(np.zeros((1, 7)))

@@ -1,0 +1,1 @@
+"""The whole way of a row, on real parts."""

@@ -1,0 +1,129 @@
+"""kill -9 at each named point of the protocol, and at random moments, under load: every row counts exactly once.
+
+Two workers are kept alive; each is told where to die, and is followed by one that is told to die elsewhere. Rows keep
+coming, so that there is always something to lose; a third worker joins and leaves. At the end the store holds what an
+undisturbed run of the same rows makes of them, bit for bit.
+"""
+
+from __future__ import annotations
+
+import random
+import signal
+import time
+from collections import deque
+from dataclasses import dataclass, field
+
+import pytest
+
+from tests.parts.kafka import Broker
+from tests.service.conftest import MakeRun
+from tests.service.killable import POINTS
+from tests.service.runs import Rows, Run, WorkerProcess, assert_counts, assert_same, parts_of
+
+SLOTS = 2
+FEEDS, FEED_EVERY_S = 100, 0.25
+DEADLINE_S = 150.0
+RANDOM = "at random"
+EARLY, LATE = POINTS[: len(POINTS) // 2], POINTS[len(POINTS) // 2 :]
+
+
+@dataclass
+class Massacre:
+    """Workers that die at the points given, one after the other, `SLOTS` at a time."""
+
+    run: Run
+    points: deque[tuple[str, int]]
+    feed: list[list[list[bytes]]]
+    """A partition's messages in runs: they keep coming while workers die."""
+    chance: random.Random
+    alive: list[WorkerProcess] = field(default_factory=list)
+    dead: list[WorkerProcess] = field(default_factory=list)
+
+    def until_all_are_dead(self) -> None:
+        deadline = time.monotonic() + DEADLINE_S
+        while self.points or self.alive:
+            while self.points and len(self.alive) < SLOTS:
+                self.alive.append(self._start(*self.points.popleft()))
+            self.feed_one()
+            time.sleep(FEED_EVERY_S)
+            for worker in [worker for worker in self.alive if not worker.alive]:
+                self.alive.remove(worker)
+                self.dead.append(worker)
+            assert time.monotonic() < deadline, [(worker.marker, worker.log()) for worker in self.alive]
+
+    def _start(self, point: str, nth: int) -> WorkerProcess:
+        if point != RANDOM:
+            return self.run.start(die_at=point, nth=nth)
+        worker = self.run.start()
+        worker.until_logged("restored")
+        time.sleep(self.chance.uniform(0, 0.7))
+        worker.kill()
+        return worker
+
+    def feed_one(self) -> None:
+        for partition, parts in enumerate(self.feed):
+            if parts:
+                self.run.broker.produce(self.run.topic, parts.pop(0), partition=partition)
+
+    def assert_points_were_reached(self) -> None:
+        for worker in self.dead:
+            assert worker.process.returncode == -signal.SIGKILL, worker.log()
+            assert worker.marker is None or worker.marker.exists(), worker.log()
+
+
+def kill_all(run: Run, rows: Rows, points: list[tuple[str, int]], seed: int) -> list[WorkerProcess]:
+    """A third worker joins after half of the deaths, and leaves after all of them."""
+    feed = [list(parts_of(rows.messages(partition), FEEDS)) for partition in range(len(rows.matrices))]
+    massacre = Massacre(run, deque(points[: len(points) // 2]), feed, random.Random(seed))
+    massacre.feed_one()
+    massacre.until_all_are_dead()
+    third = run.start()
+    massacre.points.extend(points[len(points) // 2 :])
+    massacre.until_all_are_dead()
+    while any(massacre.feed):
+        massacre.feed_one()
+    third.signal(signal.SIGTERM)
+    assert third.wait() == 0, third.log()
+    assert third.events("restored"), third.log()
+    massacre.assert_points_were_reached()
+    run.to_the_end()
+    return massacre.dead
+
+
+def assert_as_undisturbed(run: Run, undisturbed: Run, rows: Rows) -> None:
+    undisturbed.to_the_end()
+    for partition, matrix in enumerate(rows.matrices):
+        state = run.state(partition)
+        assert_counts(state, matrix)
+        assert_same(state, undisturbed.state(partition))
+        assert state.builder.shrinks > 5
+
+
+def order(points: tuple[str, ...], seed: int, *, randoms: int) -> list[tuple[str, int]]:
+    chance = random.Random(seed)
+    found = [(point, chance.randint(1, 2)) for point in points] + [(RANDOM, 0)] * randoms
+    chance.shuffle(found)
+    return found
+
+
+S3 = [pytest.mark.real_s3, pytest.mark.xdist_group("s3")]
+
+
+@pytest.mark.parametrize(
+    ("store", "protocol", "points", "count"),
+    [
+        pytest.param("disk", "cooperative", EARLY, 200_000, id="disk-cooperative-early"),
+        pytest.param("disk", "kip-848", LATE, 60_000, id="disk-kip848-late"),
+        pytest.param("s3", "kip-848", EARLY, 60_000, id="s3-kip848-early", marks=S3),
+        pytest.param("s3", "cooperative", LATE, 60_000, id="s3-cooperative-late", marks=S3),
+    ],
+)
+def test_killed_at_every_point_each_row_counts_once(
+    kafka: Broker, make_run: MakeRun, store: str, protocol: str, points: tuple[str, ...], count: int
+) -> None:
+    topic = kafka.create_topic(partitions=4)
+    run = make_run(kafka, topic, store=store, protocol=protocol)
+    rows = Rows.random(count, partitions=4)
+    dead = kill_all(run, rows, order(points, seed=1, randoms=2), seed=1)
+    assert len(dead) == len(points) + 2
+    assert_as_undisturbed(run, make_run(kafka, topic), rows)

@@ -1,0 +1,166 @@
+"""The estimators as scikit-learn sees them: its own checks, pipelines, clones, parameters."""
+
+from __future__ import annotations
+
+import doctest
+import pickle
+import subprocess
+import sys
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MaxAbsScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from sfd_stream import FrequentDirections, SparseFrequentDirections
+from sfd_stream.sketch import builder, estimator
+from tests.sketch.matrices import Case, as_it_comes, spiked
+
+LEFT_OUT = {
+    "check_estimators_empty_data_messages": "a batch without rows is legal: a stream may have nothing to say",
+}
+
+
+with warnings.catch_warnings():
+    # They do not inherit from scikit-learn's BaseEstimator, as it is not needed at run time.
+    warnings.filterwarnings("ignore", "Estimator .* does not inherit", UserWarning)
+    scikit_learns_checks = parametrize_with_checks(
+        [SparseFrequentDirections(ell=3), SparseFrequentDirections(ell=3, method="paper"), FrequentDirections(ell=3)],
+        expected_failed_checks=lambda _: LEFT_OUT,
+    )
+
+
+@scikit_learns_checks
+@pytest.mark.filterwarnings("ignore:Estimator .* does not inherit:UserWarning")
+def test_scikit_learns_own_checks(estimator: Any, check: Any) -> None:
+    check(estimator)
+
+
+def rows(n: int = 200, d: int = 40) -> Any:
+    return sp.csr_array(spiked(np.random.default_rng(0), n, d))
+
+
+@pytest.mark.parametrize("kind", [SparseFrequentDirections, FrequentDirections])
+def test_in_a_pipeline(kind: Any) -> None:
+    A = rows()
+    pipeline = make_pipeline(MaxAbsScaler(), kind(ell=5))
+    reduced = pipeline.fit_transform(A)
+    assert reduced.shape == (200, 5 if kind is SparseFrequentDirections else 4)  # the paper's lambda_ell takes one
+    np.testing.assert_array_equal(pipeline.transform(A), reduced)
+    scaled = MaxAbsScaler().fit_transform(A)
+    np.testing.assert_allclose(reduced, scaled @ pipeline[-1].components_.T, atol=1e-12)
+    assert list(pipeline.get_feature_names_out()) == [f"{kind.__name__.lower()}{i}" for i in range(reduced.shape[1])]
+
+
+def test_a_clone_has_the_parameters_and_none_of_the_rows() -> None:
+    model = SparseFrequentDirections(ell=7, method="paper", seed=3, half_life_rows=9.0).fit(rows())
+    copy = clone(model)
+    assert copy.get_params() == model.get_params()
+    with pytest.raises(NotFittedError):
+        copy.sketch()
+    assert copy.fit(rows()).sketch() == model.sketch()
+
+
+def test_a_grid_search_can_choose_ell() -> None:
+    def kept(model: Any, X: Any, _: object = None) -> float:
+        return float(np.sum(model.transform(X) ** 2))
+
+    search = GridSearchCV(SparseFrequentDirections(), {"ell": [1, 4]}, scoring=kept, cv=2).fit(rows())
+    assert search.best_params_ == {"ell": 4}
+
+
+def test_parameters_are_stored_as_given_and_set_by_name() -> None:
+    model = SparseFrequentDirections(ell=9, seed=4)
+    assert model.set_params(ell=3, method="paper") is model
+    assert (model.ell, model.method, model.seed) == (3, "paper", 4)
+    assert repr(model) == "SparseFrequentDirections(ell=3, method='paper', seed=4)"
+    with pytest.raises(ValueError, match="no parameter 'rank'; it has ell, method"):
+        model.set_params(rank=3)
+
+
+def test_fit_forgets_and_partial_fit_goes_on() -> None:
+    A = rows()
+    model = SparseFrequentDirections(ell=5).fit(A[:90])
+    first = model.sketch()
+    assert model.partial_fit(A[90:]).sketch() == SparseFrequentDirections(ell=5).fit(A).sketch()
+    assert model.n_samples_seen_ == 200
+    assert model.fit(A[:90]).sketch() == first
+    assert model.fit(rows(30, 7)).n_features_in_ == 7
+
+
+def test_transform_there_and_back_is_the_projection() -> None:
+    A = rows()
+    model = SparseFrequentDirections(ell=8).fit(A)
+    V = model.components_
+    np.testing.assert_allclose(V @ V.T, np.eye(8), atol=1e-10)
+    np.testing.assert_allclose(model.inverse_transform(model.transform(A)), A @ V.T @ V, atol=1e-10)
+    np.testing.assert_allclose(model.transform(A.toarray()), model.transform(A), atol=1e-10)
+    np.testing.assert_allclose(model.singular_values_, model.sketch().singular_values())
+
+
+def test_transforming_many_batches_shrinks_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = SparseFrequentDirections(ell=5).fit(rows())
+    calls = []
+    real = builder.SHRINKS["fused"]
+    monkeypatch.setitem(builder.SHRINKS, "fused", lambda *args: (calls.append(1), real(*args))[1])
+    for _ in range(5):
+        model.transform(rows())
+    assert len(calls) == 1
+    model.partial_fit(rows()).transform(rows())
+    assert len(calls) == 2
+
+
+@pytest.mark.parametrize("kind", [SparseFrequentDirections, FrequentDirections])
+def test_a_pickled_model_goes_on_bit_for_bit(kind: Any) -> None:
+    A = rows()
+    model = kind(ell=5).fit(A[:70])
+    copy = pickle.loads(pickle.dumps(model))  # noqa: S301 - our own bytes
+    assert copy.partial_fit(A[70:]).sketch() == model.partial_fit(A[70:]).sketch()
+
+
+def test_float32_is_the_sketchs_dtype_and_not_the_states() -> None:
+    A = rows()
+    single = SparseFrequentDirections(ell=5, dtype="float32").fit(A)
+    double = SparseFrequentDirections(ell=5).fit(A)
+    assert single.sketch() == double.sketch().astype("float32")
+    assert single.sketch().matrix.dtype == np.float32
+    assert single.sketch().delta > double.sketch().delta
+
+
+def test_frequent_directions_keeps_the_bound_of_liberty() -> None:
+    """Shrinking 2 ell rows to ell each time: delta <= ||A||F^2 / ell, with certainty."""
+    A = Case("flat", as_it_comes, 1, 300, 60, 12, 60, "dense").rows()
+    sketch = FrequentDirections(ell=12).fit(A).sketch()
+    assert sketch.failure_probability == 0
+    assert sketch.shrinks > 10
+    assert sketch.delta <= sketch.squared_frobenius / 12
+
+
+def test_the_example_in_the_docstring_is_true() -> None:
+    results = doctest.testmod(estimator)
+    assert results.attempted >= 3
+    assert results.failed == 0
+
+
+def test_scikit_learn_is_not_needed_to_run() -> None:
+    code = """
+import sys
+sys.modules["sklearn"] = None
+import numpy as np
+from sfd_stream import SparseFrequentDirections
+model = SparseFrequentDirections(ell=3)
+try:
+    model.sketch()
+except ValueError as error:
+    assert "not fitted" in str(error) and isinstance(error, AttributeError)
+print(model.fit(np.diag([5.0, 4, 3, 2, 1])).transform(np.eye(5)).shape)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "(5, 3)"
