@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from sfd_stream import __version__
-from sfd_stream.cli import checkpoint, config, demo, health, produce
+from sfd_stream.cli import checkpoint, config, demo, health, produce, topics
 from sfd_stream.cli import run as run_command
 
 _EPILOG = """\
@@ -69,6 +69,7 @@ def _register(app: typer.Typer) -> None:
     app.command("run", rich_help_panel=STREAM)(run_command.run)
     app.command("health", rich_help_panel=STREAM)(health.health)
     app.command("produce", rich_help_panel=DATA)(produce.produce)
+    app.command("topics", rich_help_panel=DATA)(topics.topics)
     app.add_typer(checkpoint.app(), name="checkpoint", rich_help_panel=STREAM)
     app.add_typer(config.app(), name="config", rich_help_panel=SETTINGS)
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import cache
 
 from confluent_kafka.admin import AdminClient
 
 from sfd_stream.config.model import Settings
 from sfd_stream.kafka.dead_letters import BadMessageGauge, DeadLetters
+from sfd_stream.kafka.faults import Hooks
+from sfd_stream.kafka.logins import Tokens, callback_named
 from sfd_stream.kafka.properties import admin_properties, for_consumer
 from sfd_stream.kafka.sink import Sink
 from sfd_stream.kafka.source import Source
@@ -41,6 +44,25 @@ READERS = 8
 
 def _nothing(_: str) -> None:
     """The points of the protocol are for tests."""
+
+
+def hooks_of(settings: Settings) -> Hooks:
+    """What every client of these settings is told besides properties: how to get tokens, if by a function."""
+    named = settings.kafka_oauth_callback
+    return Hooks(
+        oauth_token=None if named is None else _tokens(named, str(settings.kafka.get("sasl.oauthbearer.config", "")))
+    )
+
+
+@cache
+def _tokens(named: str, config: str) -> Tokens:
+    tokens = Tokens(callback_named(named), time.time, get_logger())
+    tokens.try_once(config)
+    return tokens
+
+
+def admin_of(settings: Settings) -> AdminClient:
+    return AdminClient({**admin_properties(settings.kafka), **hooks_of(settings).as_properties(settings.kafka)})
 
 
 def columns_of(settings: Settings) -> Columns:
@@ -125,7 +147,7 @@ def worker_of(settings: Settings, *, until_end: bool, reach: Callable[[str], Non
         prepare=lambda: make_output_topic(settings),
         output_epoch=lambda partition: output_epoch(settings, partition),
     )
-    return worker, Source(settings.kafka, settings.input.topic, worker.tenures)
+    return worker, Source(settings.kafka, settings.input.topic, worker.tenures, hooks=hooks_of(settings))
 
 
 def publishing_of(settings: Settings) -> Publishing | None:
@@ -151,7 +173,7 @@ def _sink(settings: Settings) -> Sink:
     properties = dict(settings.kafka)
     if settings.snapshot.topic is not None and largest > MESSAGE_MAX_DEFAULT:
         properties.setdefault("message.max.bytes", largest)
-    return Sink(properties)
+    return Sink(properties, hooks=hooks_of(settings))
 
 
 def make_output_topic(settings: Settings) -> None:
@@ -161,7 +183,7 @@ def make_output_topic(settings: Settings) -> None:
         return
     room = max(given.inline_max_bytes + MESSAGE_OVERHEAD_BYTES, MESSAGE_MAX_DEFAULT)
     config = {"cleanup.policy": "compact", "max.message.bytes": str(room)}
-    ensure_topic(AdminClient(admin_properties(settings.kafka)), given.topic, None, sleep=time.sleep, config=config)
+    ensure_topic(admin_of(settings), given.topic, None, sleep=time.sleep, config=config)
 
 
 def output_epoch(settings: Settings, partition: int) -> int | None:
@@ -172,7 +194,7 @@ def output_epoch(settings: Settings, partition: int) -> int | None:
     properties = {key: value for key, value in for_consumer(settings.kafka).items() if not key.startswith("group.")}
     bootstrap = str(properties.pop("bootstrap.servers"))
     key = SnapshotId(None, settings.group, settings.input.topic, partition, 0, 0).key
-    with SnapshotReader(bootstrap, given.topic, group=settings.group, **properties) as reader:
+    with SnapshotReader(bootstrap, given.topic, group=settings.group, hooks=hooks_of(settings), **properties) as reader:
         reader.refresh()
         found = reader.ids.get(key)
     return None if found is None else found.epoch

@@ -250,6 +250,11 @@ class Settings(Section):
         description="librdkafka's properties, for every client; bootstrap.servers and group.id are required.",
         examples=[{"bootstrap.servers": "localhost:9092", "group.id": "sfd-stream"}],
     )
+    kafka_oauth_callback: str | None = Field(
+        default=None,
+        description="For OAUTHBEARER and cloud identities: package:function, called with sasl.oauthbearer.config and"
+        " returning a token and the time, in seconds since the epoch, at which it expires.",
+    )
     input: InputSettings
     sketch: SketchSettings = SketchSettings()
     checkpoint: CheckpointSettings
