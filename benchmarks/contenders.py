@@ -75,7 +75,7 @@ class Score:
     name: str
     cpu_s: float
     wall_s: float
-    turns: int
+    runs: int
     cov_err: float
     proj_err: float
     tightness: float
@@ -101,7 +101,7 @@ class Truth:
         projected = self.A @ sketch.components(K).T
         proj_err = (self.total - float(np.sum(projected * projected))) / self.best
         tightness = sketch.delta / (cov_err * self.total)
-        return Score(name, timed.cpu_s, timed.wall_s, timed.turns, cov_err, proj_err, tightness)
+        return Score(name, timed.cpu_s, timed.wall_s, timed.runs, cov_err, proj_err, tightness)
 
 
 def compare(A: Any, ell: int, names: list[str], *, rounds: int, budget_s: float) -> list[Score]:

@@ -94,7 +94,7 @@ def zipf_text(n: int = 10_000, d: int = 2_000) -> Any:
     return sp.csr_array((np.ones(len(words)), (row, columns)), shape=(n, d))
 
 
-def turning(n: int = 10_000, d: int = 500, rank: int = 8, z: int = 50) -> Any:
+def turning(n: int = 30_000, d: int = 500, rank: int = 8, z: int = 50) -> Any:
     """A dominant subspace that turns by a quarter over the stream, seen through z random columns a row."""
     rng = np.random.default_rng(SEED)
     frame = np.linalg.qr(rng.standard_normal((d, 2 * rank)))[0]
@@ -107,7 +107,7 @@ def turning(n: int = 10_000, d: int = 500, rank: int = 8, z: int = 50) -> Any:
     return sp.csr_array((values.ravel(), (np.repeat(np.arange(n), z), seen.ravel())), shape=(n, d))
 
 
-def late_burst(n: int = 10_000, d: int = 1_000) -> Any:
+def late_burst(n: int = 30_000, d: int = 1_000) -> Any:
     """The paper's rows in the first half of the columns; the last twentieth are strong rows in a few unused columns."""
     rng = np.random.default_rng(SEED)
     late = n // 20

@@ -1,6 +1,6 @@
 """`python -m benchmarks.sketch`: how fast and how good is the sketch, beside what else there is?
 
-One BLAS thread. Contenders take turns, and the best turn counts; ratios are of CPU time.
+One BLAS thread. Contenders take turns, and the best run counts; ratios are of CPU time.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ def main(
     only: Annotated[list[str] | None, typer.Option(help=f"One of {', '.join(SECTIONS)}; may be repeated.")] = None,
     matrix: Annotated[list[Path] | None, typer.Option(help="A scipy .npz to sketch, instead of the sections.")] = None,
     ell: Annotated[list[int] | None, typer.Option(help=f"Sketch sizes for --matrix (default {ELLS}).")] = None,
+    contender: Annotated[list[str] | None, typer.Option(help="Who runs in sweeps and --matrix (default: all).")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="A minute's run: fewer turns, points and rows.")] = False,
     long: Annotated[bool, typer.Option("--long", help="Also ten million rows of ten non-zeros.")] = False,
     rounds: Annotated[int, typer.Option(help="Turns of each contender, at most.")] = 7,
@@ -52,7 +53,7 @@ def main(
     if not redraw:
         rounds, budget_s = (3, 1.0) if quick else (rounds, budget_s)
         with threadpool_limits(1):
-            run = Run(rounds, budget_s, quick=quick, console=console)
+            run = Run(rounds, budget_s, names=chosen(contender, quick=quick), quick=quick, console=console)
             found = run.matrices(matrix, ell or list(ELLS), known) if matrix else run.sections(only or list(SECTIONS))
             if long:
                 found = joined(found, {"checks": _by_name([checks.long_stream()])})
@@ -72,16 +73,26 @@ def main(
 def machine() -> str:
     return (
         f"{platform.machine()}, Python {platform.python_version()}, numpy {np.__version__}, scipy {scipy.__version__}, "
-        "one BLAS thread; best of interleaved turns"
+        "one BLAS thread; best of interleaved runs"
     )
+
+
+def chosen(names: list[str] | None, *, quick: bool) -> list[str]:
+    """Who was asked for; a name that nobody has is an error that lists those there are."""
+    known = list(contenders())
+    unknown = set(names or ()) - set(known)
+    if unknown:
+        raise typer.BadParameter(f"{', '.join(sorted(unknown))}: contenders are {', '.join(known)}")
+    return names or ([FUSED, FD_SVD, "sparse-shrink"] if quick else known)
 
 
 class Run:
     """The sections of one run; each gives plain JSON."""
 
-    def __init__(self, rounds: int, budget_s: float, *, quick: bool, console: Console) -> None:
+    def __init__(self, rounds: int, budget_s: float, *, names: list[str], quick: bool, console: Console) -> None:
         self.rounds = rounds
         self.budget_s = budget_s
+        self.names = names
         self.quick = quick
         self.console = console
 
@@ -106,11 +117,10 @@ class Run:
         }
 
     def sweeps(self) -> Results:
-        names = [FUSED, FD_SVD, "sparse-shrink"] if self.quick else list(contenders())
         points = []
         for axis, shape in sweep_shapes(QUICK_SWEEPS if self.quick else SWEEPS):
             self.console.print(f"  {axis} = {getattr(shape, axis):,}")
-            scores = self._scores(shape.matrix(), shape.ell, names)
+            scores = self._scores(shape.matrix(), shape.ell, self.names)
             points.append({"axis": axis, "shape": asdict(shape), "scores": scores})
         return {"sweeps": points}
 
@@ -121,8 +131,7 @@ class Run:
             A = load(path)
             for ell in ells:
                 self.console.print(f"  {path.stem}: {A.shape[0]:,} x {A.shape[1]:,}, {A.nnz:,} non-zeros, ell = {ell}")
-                names = [FUSED, FD_SVD, "sparse-shrink"] if self.quick else list(contenders())
-                scores = self._scores(A, ell, names)
+                scores = self._scores(A, ell, self.names)
                 runs = [run for run in runs if (run["name"], run["ell"]) != (path.stem, ell)]
                 sizes = {"n": A.shape[0], "d": A.shape[1], "nnz": A.nnz, "ell": ell}
                 runs.append({"name": path.stem, **sizes, "scores": scores})

@@ -76,7 +76,7 @@ def _targets(results: Results) -> Table:
             ]
         )
     columns = ["", "floor", "goal", "CPU ratio", "wall ratio", "verdict", "FD CPU ms", "fused CPU ms", "cov-err / FD's"]
-    title = "FD by numpy's SVD / fused: the ratio of the best CPU times of interleaved turns decides"
+    title = "FD by numpy's SVD / fused: the ratio of the best CPU times of interleaved runs decides"
     return Table("targets", title, columns, rows)
 
 
@@ -98,7 +98,7 @@ def _matrices(results: Results) -> Table:
     return Table("matrices", "Matrices from files", ["", *SCORE], rows)
 
 
-SCORE = ["method", "CPU ms", "wall ms", "turns", "cov-err", "proj-err (k=10)", "delta / error"]
+SCORE = ["method", "CPU ms", "wall ms", "runs", "cov-err", "proj-err (k=10)", "delta / error"]
 
 
 def _score_cells(score: dict[str, Any]) -> list[str]:
@@ -106,7 +106,7 @@ def _score_cells(score: dict[str, Any]) -> list[str]:
         score["name"],
         _ms(score["cpu_s"]),
         _ms(score["wall_s"]),
-        str(score["turns"]),
+        str(score["runs"]),
         f"{score['cov_err']:.5f}",
         f"{score['proj_err']:.4f}",
         "" if score["tightness"] is None or isnan(score["tightness"]) else f"{score['tightness']:.2f}",

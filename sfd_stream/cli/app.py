@@ -11,6 +11,16 @@ from sfd_stream.cli import checkpoint, config, demo, health, produce, topics
 from sfd_stream.cli import run as run_command
 
 _EPILOG = """\
+[bold]To begin[/bold] without a broker: [bold]sfd-stream demo[/bold]
+
+With one on localhost:9092:
+
+[bold]sfd-stream produce --config config/local.yaml --synthetic 10000,1000,100 --partitions 4[/bold]
+
+[bold]sfd-stream run --config config/local.yaml --until-end[/bold]
+
+[bold]sfd-stream checkpoint ls --config config/local.yaml[/bold]
+
 [bold]Exit codes[/bold]: 0 done · 1 unexpected · 2 wrong settings or flags · 3 refuses the state it found ·
 4 too many bad messages · 5 the broker or the store refused for good · 130, 143 ended by a second signal.
 

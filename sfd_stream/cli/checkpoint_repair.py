@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from sfd_stream.state.repair import Start
 
 BROKER_TIMEOUT_S = 15.0
+_DECLINED = 130
+"""As if it had been ended by Ctrl-C at the question."""
 
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking.")]
 
@@ -81,8 +83,8 @@ def reset(
 
     settings = settings_from(config, overrides).settings
     bench, where = workbench_of(settings), place_of(settings, place)
-    start = _start_of(settings, where, to)
     standing = bench.run(stand(where))
+    start = _start_of(settings, where, to, standing)
     _confirm(_reset_words(where, standing, start, keep_sketch=keep_sketch), yes=yes)
     _say_done(where, bench.reset(where, start, keep_sketch=keep_sketch), as_json=as_json)
 
@@ -113,20 +115,22 @@ def prune(config: ConfigOption = None, overrides: SetOption = None, as_json: Jso
 # -- where a reset begins --------------------------------------------------------------------------------
 
 
-def _start_of(settings: "Settings", place: "Place", to: str) -> "Start":
+def _start_of(settings: "Settings", place: "Place", to: str, standing: "Standing") -> "Start":
     """An offset is taken as it is; for `earliest` and `latest` the broker is asked, and the topic's id is pinned."""
     from sfd_stream.cli.wiring import shape_of
     from sfd_stream.state.manifest import Binding
     from sfd_stream.state.repair import Start
 
-    parameters = shape_of(settings, place.partition).described()
     if to.isascii() and to.isdigit():
         binding = Binding(None, None, place.group, place.topic, place.partition)  # the next claim fills the ids in
-        return Start(binding, int(to), None, parameters, _output_epoch(settings, place))
-    if to not in {"earliest", "latest"}:
+        offset = int(to)
+    elif to in {"earliest", "latest"}:
+        binding, low, high = _ask_broker(settings, place)
+        offset = low if to == "earliest" else high
+    else:
         raise SettingsError(f"--to {to!r} is none of earliest, latest or an offset")
-    binding, low, high = _ask_broker(settings, place)
-    return Start(binding, low if to == "earliest" else high, None, parameters, _output_epoch(settings, place))
+    parameters = shape_of(settings, place.partition).described()
+    return Start(binding, offset, None, parameters, _output_epoch(settings, place, standing))
 
 
 def _ask_broker(settings: "Settings", place: "Place") -> tuple[Any, int, int]:
@@ -148,9 +152,32 @@ def _ask_broker(settings: "Settings", place: "Place") -> tuple[Any, int, int]:
     return Binding(*ids, place.group, place.topic, place.partition), low, high
 
 
-def _output_epoch(_: "Settings", __: "Place") -> int | None:
-    """The highest epoch that readers of the output topic have seen; nothing is published yet."""
-    return None
+def _output_epoch(settings: "Settings", place: "Place", standing: "Standing") -> int | None:
+    """The highest epoch that readers of the output topic have seen, where the store can't tell.
+
+    A manifest that can be read bounds every epoch that was ever published. Without one a state that begins again at
+    epoch 1 would be old news to every reader [P].
+    """
+    from sfd_stream.cli.wiring import output_epoch
+    from sfd_stream.errors import BrokerRefusedError
+    from sfd_stream.kafka.cluster import Cluster
+    from sfd_stream.kafka.faults import Hooks
+    from sfd_stream.kafka.properties import admin_properties
+    from sfd_stream.state.manifest import Manifest
+
+    topic = settings.snapshot.topic
+    if topic is None or isinstance(standing.newest, Manifest):
+        return None
+    try:
+        if not Cluster(admin_properties(settings.kafka), topic, Hooks()).topic_exists(BROKER_TIMEOUT_S):
+            return None
+        source = settings.input.model_copy(update={"topic": place.topic})
+        return output_epoch(settings.model_copy(update={"input": source}), place.partition)
+    except TimeoutError as error:
+        raise BrokerRefusedError(
+            f"{error}; it is needed here: without a readable checkpoint of {place} only the topic {topic} tells "
+            "which epoch its readers have seen"
+        ) from None
 
 
 # -- words -----------------------------------------------------------------------------------------------
@@ -198,7 +225,9 @@ def _confirm(words: str, *, yes: bool) -> None:
         return
     if not sys.stdin.isatty():
         raise SettingsError("nothing was done: say --yes, or run it on a terminal to be asked")
-    typer.confirm("Do it?", abort=True, err=True)
+    if not typer.confirm("Do it?", err=True):
+        sys.stderr.write("nothing was done\n")
+        raise typer.Exit(_DECLINED)
 
 
 def _say_done(place: "Place", made: "Manifest", *, as_json: bool) -> None:

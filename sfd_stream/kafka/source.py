@@ -316,13 +316,13 @@ class Source:
 
     def known_lag(self) -> int | None:
         """Records between the positions and the ends that the last fetches told; None where none has told yet."""
-        lag = 0
+        lag = 0 if self._positions else None
         for partition, position in self._positions.items():
             (where,) = self._where([partition])
             _, end = self._consumer.get_watermark_offsets(where, cached=True)
             if end < 0:
                 return None
-            lag += max(end - position, 0)
+            lag = (lag or 0) + max(end - position, 0)
         return lag
 
     def partition_count(self, timeout_s: float) -> int:
@@ -332,7 +332,10 @@ class Source:
         return self._cluster.cluster_id(timeout_s)
 
     def topic_id(self, timeout_s: float) -> str | None:
-        """Asked anew each time: a topic deleted and made again has another. None on the built-in broker."""
+        """Asked anew each time: a topic deleted and made again has another. None on the built-in broker.
+
+        The one question that any thread may ask: it goes to a client of its own.
+        """
         return self._cluster.topic_id(timeout_s)
 
     def member_id(self) -> str:

@@ -57,8 +57,8 @@ class Tenures:
         """Claims begin at once, beside the loop; each partition is read as soon as its state is restored."""
         self.joined = True
         plan, around = self._host.plan, self._host.around
+        self.drop(partitions)  # a loss that the client never told of (librdkafka's pull request 5604)
         for partition in partitions:
-            assert partition not in self._table, "a partition is assigned once, then revoked or lost"
             self._table[partition] = Tenure(partition, Keeper(plan.group, plan.topic, partition, around))
         self.claim_what_fits()
         return dict.fromkeys(partitions)

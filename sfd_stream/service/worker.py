@@ -5,7 +5,7 @@
      └─ rebalances: assign = claim and restore, revoke = last checkpoint, lost = drop      (rebalance.py)
 
 One thread, the loop's, owns the consumer, the producer and the table of tenures. The sketching thread owns the states.
-Checkpoints and claims run on a few more, one at a time for a partition; what they need of the loop they ask its desk.
+Checkpoints and claims run on a few more, one at a time for a partition; what they need of it they ask at its desk.
 """
 
 from __future__ import annotations
@@ -15,25 +15,24 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotYetError
-from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from sfd_stream.errors import BrokerRefusedError, FencedError, SfdError, StoreRefusedError, TooManyBadMessagesError
+from sfd_stream.errors import BrokerRefusedError, FencedError, SfdError, StoreRefusedError
 from sfd_stream.kafka.dead_letters import BadMessageGauge, DeadLetters
 from sfd_stream.kafka.records import PartitionBatch, Start
 from sfd_stream.kafka.sink import Sink
 from sfd_stream.kafka.source import Source
 from sfd_stream.service.beside import Beside
+from sfd_stream.service.claims import TOPIC_ID_S, Claims, patiently
 from sfd_stream.service.desk import Desk, DeskClosedError
 from sfd_stream.service.ending import Ending
+from sfd_stream.service.intake import Intake
 from sfd_stream.service.keeper import AbandonedError, Surroundings
 from sfd_stream.service.publishing import Publishing
 from sfd_stream.service.rebalance import Tenures
 from sfd_stream.service.tenure import Log, Plan, Progress, Tenure
 from sfd_stream.state.manifest import Binding, Manifest
 from sfd_stream.state.partition import Frozen, PartitionState, Shape
-from sfd_stream.state.steps import AskCommitted, AskLog, AskOutputEpoch, LogFacts, Question
-from sfd_stream.wire.rows import decode
 
 T = TypeVar("T")
 
@@ -47,10 +46,6 @@ HELD_BACK_AFTER = 4
 """So many checkpoints' rows may wait for a store that is away before reading pauses."""
 
 IO_THREADS = 8
-QUESTION_S = 0.5
-"""So long a question to the broker may hold up the loop; whoever asks asks again."""
-
-TOPIC_ID_S = 5.0
 COMMIT_AGAIN_S = 1.0
 
 
@@ -77,16 +72,17 @@ class Worker:
         self.publishing = publishing
         self.around = around
         self.sink = sink
-        self.gauge = gauge
         self.log = log
         self.progress = Progress()
         self.on_turn: Callable[[], None] = lambda: None
         self.tenures = Tenures(self)
         self.source: Source  # set by `run`: the source needs its listener first
-        self.letters: DeadLetters | None = None
+        self._intake = Intake(plan.topic, plan.limits, gauge, around.wall_clock)
         self._letters_for = letters_for
         self._prepare = prepare
         self._output_epoch = output_epoch
+        self._partitions = 0
+        self._claims: Claims  # set when the broker has told who it is
         self._desk = Desk()
         self._sketching = Beside(1, "sketch")
         self._beside = Beside(IO_THREADS, "checkpoint")
@@ -95,8 +91,6 @@ class Worker:
         self._stopping = False
         self._ending: Ending | None = None
         self._commit_again_s = 0.0
-        self._cluster_id: str | None = None
-        self._partitions = 0
 
     # The loop
 
@@ -134,16 +128,24 @@ class Worker:
         self.on_turn()
 
     def _begin(self) -> None:
-        self._cluster_id = self._patiently(self.source.cluster_id)
+        cluster_id = self._patiently(self.source.cluster_id)
+        self._claims = Claims(self.plan, self.around, self.source, self._desk, cluster_id, self._output_epoch)
         self._partitions = self._patiently(self.source.partition_count)
         self._prepare()
         if self._letters_for is not None:
-            self.letters = self._letters_for(self._patiently(self.source.topic_id))
+            self._intake.letters = self._letters_for(self._patiently(self.source.topic_id))
         if self.plan.until_end:
             everything = range(self._partitions)
             ends = self._patiently(lambda timeout_s: self.source.end_offsets(everything, timeout_s))
             self.progress.ends = ends
             self._ending = Ending(ends, self.source, self, self.around.clock)
+
+    def _patiently(self, question: Callable[[float], T]) -> T:
+        return patiently(question, clock=self.around.clock, give_up_s=self.plan.give_up_s, check=self._check_stopping)
+
+    def _check_stopping(self) -> None:
+        if self._stopping:
+            raise _StoppedError
 
     def _at_the_end(self) -> bool:
         return self._ending is not None and not self._applying and self._ending.reached()
@@ -162,11 +164,8 @@ class Worker:
         tenure = self.tenures.get(batch.partition)
         if tenure is None or tenure.state is None or tenure.columns is None:
             return  # given up while this batch was on its way, or read beyond the end
-        values = batch.values
-        places = [i for i, value in enumerate(values) if value is not None]
-        decoded = decode([value for value in values if value is not None], tenure.columns, self.plan.limits)
-        self._put_aside(batch, places, [(i, error.reason, str(error)) for i, error in decoded.bad])
-        leader_epoch, tombstones = batch.leader_epoch, len(values) - len(places)
+        taken = self._intake.take(batch, tenure.columns)
+        decoded = taken.decoded
         tenure.columns = decoded.columns
         tenure.rows_since += decoded.block.rows
         tenure.rows_unseen += decoded.block.rows
@@ -174,28 +173,10 @@ class Worker:
         tenure.dirty_since = self.around.clock() if tenure.dirty_since is None else tenure.dirty_since
         self.progress.records += len(batch)
         self.progress.rows += decoded.block.rows
-        apply = tenure.state.apply
-        self._applying.append(self._sketching.submit(apply, decoded, batch.next_offset, leader_epoch, tombstones))
-
-    def _put_aside(self, batch: PartitionBatch, places: list[int], bad: list[tuple[int, str, str]]) -> None:
-        """Raises, before anything of the batch is counted, when bad messages are too many or have nowhere to go.
-
-        `places` are those of messages among the records; a tombstone is neither good nor bad.
-        """
-        seen = 0
-        for message, reason, words in bad:
-            record = batch.record(places[message])
-            where = f"{self.plan.topic}/{record.partition} offset {record.offset}"
-            if self.letters is None:
-                raise TooManyBadMessagesError(
-                    f"{where} is not rows ({words}) and dead_letters.topic is not set: set it, or mend the producer"
-                )
-            self.gauge.good(message - seen)
-            seen = message + 1
-            self.letters.send(record, reason, datetime.fromtimestamp(self.around.wall_clock(), UTC))
-            self.gauge.bad(reason, where)
-            self.progress.bad += 1
-        self.gauge.good(len(places) - seen)
+        self.progress.bad += len(decoded.bad)
+        self._applying.append(
+            self._sketching.submit(tenure.state.apply, decoded, batch.next_offset, batch.leader_epoch, taken.tombstones)
+        )
 
     def _keep_pace(self) -> None:
         """Stay a few batches ahead of the sketch, no more. A long shrink pauses reading, never polling."""
@@ -240,7 +221,7 @@ class Worker:
     def _checkpoint(self, tenure: Tenure, freezing: Future[Frozen], *, show: bool) -> Manifest:
         """Beside the loop, one at a time for a partition."""
         reach, keeper = self.around.reach, tenure.keeper
-        frozen, binding = freezing.result(), self._binding(tenure.partition)
+        frozen, binding = freezing.result(), self._claims.binding_now(tenure.partition)
         self._await_letters(tenure, frozen.next_offset)
         reach("after-letters")
         snapshot = self._encode(tenure, frozen, binding) if show else None
@@ -292,20 +273,12 @@ class Worker:
 
     def _await_letters(self, tenure: Tenure, next_offset: int) -> None:
         """No offset is passed before every bad message below it is safely in the dead-letter topic."""
-        letters = self.letters
-        if letters is None:
-            return
-        while not self._ask(tenure, lambda: letters.acknowledged(tenure.partition, next_offset)):
+        while not self._ask(tenure, lambda: self._intake.is_safe(tenure.partition, next_offset)):
             if tenure.keeper.abandoned.wait(0.01):
-                raise AbandonedError
+                raise AbandonedError(tenure.keeper.where)
 
-    def _binding(self, partition: int) -> Binding:
-        """The topic's as of now. Its id is asked for beside the loop; not told in time, it is not compared."""
-        try:
-            topic_id = self.source.topic_id(TOPIC_ID_S)
-        except TimeoutError:
-            topic_id = None
-        return Binding(self._cluster_id, topic_id, self.plan.group, self.plan.topic, partition)
+    def _ask(self, tenure: Tenure, question: Callable[[], T]) -> T:
+        return self._desk.ask(question, tenure.keeper.abandoned)
 
     def _hold_back(self, tenure: Tenure, *, too_far: bool) -> None:
         """A store that is away must not leave an ever longer way to replay: stop reading until it is back."""
@@ -402,59 +375,20 @@ class Worker:
         self.tenures.drop_where(lambda t: t is tenure or (t.state is None and not t.finished))
         self.source.rejoin()
 
-    # Claims, beside the loop; the broker is asked at the desk
+    # For rebalances and the end
 
     def submit_claim(self, tenure: Tenure, shape: Shape) -> Future[PartitionState]:
         return self._beside.submit(self._claim, tenure, shape)
 
     def _claim(self, tenure: Tenure, shape: Shape) -> PartitionState:
-        partition, keeper = tenure.partition, tenure.keeper
-
-        def answer(question: Question) -> Any:
-            if isinstance(question, AskOutputEpoch):
-                return self._output_epoch(partition)
-            return self._patiently(lambda _: self._ask(tenure, lambda: self._answer(partition, question)))
-
-        def binding(timeout_s: float) -> Binding:
-            topic_id = self.source.topic_id(timeout_s)
-            return Binding(self._cluster_id, topic_id, self.plan.group, self.plan.topic, partition)
-
-        state = keeper.claim(self._patiently(binding, keeper.abandoned.is_set), shape, self.plan.start, answer)
-        self.around.reach("after-claim")
+        state, keeper = self._claims.claim(tenure, shape), tenure.keeper
         if self.publishing is not None and keeper.unpublished is not None:
             self._publish(tenure, keeper.unpublished)  # what the last owner left due, under its own id
             keeper.unpublished = None
         return state
 
-    def _answer(self, partition: int, question: Question) -> Any:
-        match question:
-            case AskLog():
-                return LogFacts(*self.source.watermarks(partition, QUESTION_S))
-            case AskCommitted():
-                found = self.source.committed([partition], QUESTION_S)[partition]
-                return None if found is None else found.offset
-
-    def _ask(self, tenure: Tenure, question: Callable[[], T]) -> T:
-        return self._desk.ask(question, tenure.keeper.abandoned)
-
-    def _patiently(self, question: Callable[[float], T], given_up: Callable[[], bool] | None = None) -> T:
-        """Asks a broker that may be away for as long as it may be; hears a signal, or that nobody waits, meanwhile."""
-        given_up = given_up or (lambda: self._stopping)
-        deadline = self.around.clock() + self.plan.give_up_s
-        while True:
-            try:
-                return question(QUESTION_S)
-            except TimeoutError as error:
-                if given_up():
-                    raise _StoppedError from None
-                if self.around.clock() >= deadline:
-                    raise BrokerRefusedError(f"{error}, and not for {self.plan.give_up_s:g} s") from None
-
-    # For rebalances and the end
-
     def forget(self, partition: int) -> None:
-        if self.letters is not None:
-            self.letters.forget(partition)
+        self._intake.forget(partition)
 
     def advance(self, tenure: Tenure, next_offset: int) -> None:
         """Over offsets that hold no record for us; the sketching thread is idle."""
@@ -465,8 +399,6 @@ class Worker:
 
     def _close(self) -> None:
         """Last checkpoints (on_revoke), leave the group, and out. Nothing is waited for beyond the budget."""
-        if self._stopping:
-            self.log.info("stopping: a last checkpoint, then out")
         self.tenures.close()
         try:
             self.source.close(2 * self.plan.revoke_budget_s)

@@ -77,6 +77,7 @@ DENSE_ENTRIES_MAX = 1 << 24
 def one_pass(stack: Stack, X: Float) -> Ritz:
     """Rayleigh-Ritz on span(MX): one pass over the rows. Z = MX T is never formed, T being a small whitening."""
     G, W = stack.gram_pass(X)
+    del X
     return ritz_of(np.asarray(W @ whitening(G)))
 
 
@@ -120,30 +121,35 @@ def _top_of_few_rows(stack: Stack, count: int) -> Float:
 
 def start_columns(stack: Stack, width: int, rng: np.random.Generator) -> Float:
     """X (d x width): the sketch's own directions, signed sums of groups of rows, and a few Gaussian columns."""
-    B = stack.B
-    V = (B / np.linalg.norm(B, axis=1, keepdims=True)).T
-    fresh = max(width - V.shape[1], GAUSSIANS + 1)
-    groups = group_sums(stack, fresh - GAUSSIANS, rng).T
-    return _beside(V, np.hstack([groups, rng.standard_normal((stack.d, fresh - groups.shape[1]))]))
+    known = len(stack.B)
+    fresh = max(width - known, GAUSSIANS + 1)
+    groups = min(fresh - GAUSSIANS, stack.block.rows)
+    X = np.empty((stack.d, known + fresh))
+    np.divide(stack.B.T, np.linalg.norm(stack.B, axis=1), out=X[:, :known])
+    X[:, known : known + groups] = group_sums(stack, groups, rng).T
+    X[:, known + groups :] = rng.standard_normal((stack.d, fresh - groups))
+    return _aside(X, known)
 
 
 def restart_columns(ritz: Ritz, witnesses: Float, width: int, rng: np.random.Generator) -> Float:
     """After a shrink that missed something: what was found, what the certificate found, and fresh Gaussian columns."""
     V = ritz.directions()
     fresh = max(width - V.shape[1], GAUSSIANS)
-    return _beside(V, np.hstack([witnesses, rng.standard_normal((len(V), fresh))]))
+    return _aside(np.hstack([V, witnesses, rng.standard_normal((len(V), fresh))]), V.shape[1])
 
 
-def _beside(V: Float, N: Float) -> Float:
-    """[V, N] with N made orthogonal to V and of unit columns."""
-    N = N - V @ (V.T @ N)
-    return np.hstack([V, N / np.maximum(np.linalg.norm(N, axis=0), 1e-300)])
+def _aside(X: Float, known: int) -> Float:
+    """X with the columns after the `known` ones made orthogonal to those and of unit length, in place."""
+    V, N = X[:, :known], X[:, known:]
+    if known:
+        N -= V @ (V.T @ N)
+    N /= np.maximum(np.sqrt(np.einsum("ij,ij->j", N, N)), 1e-300)
+    return X
 
 
 def group_sums(stack: Stack, groups: int, rng: np.random.Generator) -> Float:
     """Signed sums of contiguous groups of the buffered rows (groups x d): an addition for each non-zero."""
     rows = stack.block.rows
-    groups = min(groups, rows)
     signs = rng.integers(0, 2, rows) * 2.0 - 1.0
     signed = stack.A.data * np.repeat(signs, np.diff(stack.A.indptr))
     bounds = stack.A.indptr[np.linspace(0, rows, groups + 1).astype(np.int64)]

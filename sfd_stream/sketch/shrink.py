@@ -130,9 +130,9 @@ def fused_shrink(B: Float, block: RowBlock, ell: int, chance: Chance) -> Shrunk:
     width = ell + OVERSAMPLING
     if min(stack.rows, stack.d) <= 2 * width:
         return exact_shrink(stack, ell)
-    X = start_columns(stack, width, chance.search)
+    starts = [start_columns(stack, width, chance.search)]
     for passes, delta_i in enumerate(chance.shares, start=1):
-        ritz = one_pass(stack, X)
+        ritz = one_pass(stack, starts.pop())  # as large as the sketch: not kept beside what follows
         kept, lambda2 = ritz.shrunk(ell)
         last = passes >= PASSES_MAX
         found = _certify(stack, kept, lambda2, ell, delta_i, chance, last=last)
@@ -142,7 +142,7 @@ def fused_shrink(B: Float, block: RowBlock, ell: int, chance: Chance) -> Shrunk:
             return exact_shrink(stack, ell, attempts=passes)
         if passes >= 4 * PASSES_MAX:
             return _shrunk(stack, kept, found.bound.upper, attempts=passes, passes=passes)
-        X = restart_columns(ritz, found.bound.witnesses, width, chance.search)
+        starts.append(restart_columns(ritz, found.bound.witnesses, width, chance.search))
     raise AssertionError("shares of the failure probability never end")
 
 

@@ -91,7 +91,13 @@ class HotColumns:
         G += Y.T @ Y
         if dense is not None:
             W[self.columns] += dense.T @ Y
-        if sparse is not None:
+        if sparse is not None and 4 * sparse.nnz < self.d:
+            touched, places = np.unique(sparse.indices, return_inverse=True)
+            narrow = _trusted_csr(
+                (sparse.data, places.astype(np.int32), sparse.indptr), (sparse.shape[0], len(touched))
+            )
+            W[touched] += narrow.T @ Y  # most columns have nothing here
+        elif sparse is not None:
             W += sparse.T @ Y
 
 

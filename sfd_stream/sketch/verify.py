@@ -73,6 +73,38 @@ class NormBound:
     """The two strongest directions found (d x 2, orthonormal): where a shrink that failed should look next."""
 
 
+class Basis:
+    """Orthonormal vectors, kept in blocks of a few: room is taken as it is needed, and nothing is moved."""
+
+    ROWS = 8
+
+    def __init__(self, first: Float) -> None:
+        self._blocks: list[Float] = []
+        self._count = 0
+        self.append(first)
+
+    def append(self, vector: Float) -> None:
+        if self._count % self.ROWS == 0:
+            self._blocks.append(np.empty((self.ROWS, len(vector))))
+        self._blocks[-1][self._count % self.ROWS] = vector
+        self._count += 1
+        self.newest = vector
+
+    def _filled(self) -> list[Float]:
+        return [block[: self._count - i * self.ROWS] for i, block in enumerate(self._blocks)]
+
+    def without(self, w: Float) -> Float:
+        """What of w is orthogonal to all. Twice is enough."""
+        for _ in range(2):
+            for block in self._filled():
+                w = w - block.T @ (block @ w)
+        return w
+
+    def combined(self, weights: Float) -> Float:
+        parts = np.split(weights, range(self.ROWS, self._count, self.ROWS))
+        return np.asarray(sum(block.T @ part for block, part in zip(self._filled(), parts, strict=True)))
+
+
 def certified_norm(
     C: Operator,
     d: int,
@@ -89,16 +121,14 @@ def certified_norm(
     proved `target(theta)`, or when that is None.
     """
     tau2 = float(betaincinv(0.5, (d - 1) / 2, failure_probability)) if d > 1 else 1.0
-    basis = np.empty((steps_max + 1, d))
-    basis[0] = uniform_on_sphere(d, rng)
+    basis = Basis(uniform_on_sphere(d, rng))
     alphas: list[float] = []
     betas: list[float] = []
     while True:
         step = len(alphas)
-        w = C(basis[step])
-        alphas.append(float(basis[step] @ w))
-        for _ in range(2):  # twice is enough
-            w -= basis[: step + 1].T @ (basis[: step + 1] @ w)
+        w = C(basis.newest)
+        alphas.append(float(basis.newest @ w))
+        w = basis.without(w)
         betas.append(float(np.linalg.norm(w)))
         values, vectors = eigh_tridiagonal(alphas, betas[:-1])
         theta = max(float(values[-1]), 0.0)
@@ -106,8 +136,8 @@ def certified_norm(
         goal = target(theta)
         if exhausted or goal is None or step + 1 >= steps_max or christoffel(alphas, betas, goal) >= 1 / tau2:
             upper = theta if exhausted else christoffel_root(alphas, betas, theta, 1 / tau2)
-            return NormBound(theta, upper, step + 1, basis[: step + 1].T @ vectors[:, ::-1][:, :2])
-        basis[step + 1] = w / betas[-1]
+            return NormBound(theta, upper, step + 1, basis.combined(vectors[:, ::-1][:, :2]))
+        basis.append(w / betas[-1])
 
 
 def christoffel(alphas: list[float], betas: list[float], t: float) -> float:

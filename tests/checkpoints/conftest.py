@@ -129,11 +129,11 @@ class History:
             pause=time.sleep, give_up_s=5.0, keep=settings.checkpoint.keep, reach=lambda _: None,
         )  # fmt: skip
         self.binding = Binding(*ids, site.group, site.topic, partition)
-        self.keeper = Keeper(self.binding, around)
+        self.keeper = Keeper(site.group, site.topic, partition, around)
         self.state: PartitionState
 
     def claim(self) -> History:
-        self.state = self.keeper.claim(self.shape, "earliest", self._answer)
+        self.state = self.keeper.claim(self.binding, self.shape, "earliest", self._answer)
         return self
 
     def checkpoint(self, rows: int) -> Manifest:
@@ -155,7 +155,7 @@ def column_sums(first: int, last: int) -> list[float]:
 
 
 @pytest.fixture(autouse=True)
-def _left_as_found() -> Iterator[None]:
+def left_as_found() -> Iterator[None]:
     """A command run in this process takes over signals and logging."""
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     yield

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
+import sys
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -214,6 +217,33 @@ def test_nothing_is_done_without_a_yes(
     assert site.run("checkpoint", *command) == 2
     assert "--yes" in capsys.readouterr().err
     assert site.newest().number == 4
+
+
+@pytest.mark.parametrize(("answer", "code", "number"), [("y\n", 0, 5), ("n\n", 130, 4), ("\n", 130, 4), ("", 130, 4)])
+def test_on_a_terminal_it_asks(
+    history: History, site: Site, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+    answer: str, code: int, number: int,
+) -> None:  # fmt: skip
+    typed = io.StringIO(answer)
+    monkeypatch.setattr(typed, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(sys, "stdin", typed)
+    assert site.run("checkpoint", "rollback", "0") == code
+    told = capsys.readouterr().err
+    assert told.index("20 rows") < told.index("Do it?"), "what will happen is said before it is asked"
+    assert site.newest().number == number
+
+
+def test_the_commands_work_on_any_store(tmp_path: Path) -> None:
+    site = Site(tmp_path, store_url=f"memory://{uuid.uuid4().hex}")
+    site.write()
+    owner = History(site).claim()
+    for _ in range(3):
+        owner.checkpoint(10)
+    assert site.run("checkpoint", "rollback", "0", "--yes") == 0
+    assert site.run("checkpoint", "reset", "0", "--to", "5", "--keep-sketch", "--yes") == 0
+    assert site.run("checkpoint", "prune", "--set", "checkpoint.keep=2") == 0
+    assert site.run("checkpoint", "verify") == 0
+    assert History(site).claim().state.rows == 20
 
 
 @pytest.mark.parametrize("to", ["", "-1", "first", "1.5", "\uff11"])

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from sfd_stream.cli.wiring import output_epoch
 from tests.checkpoints.conftest import D, History, Site, messages
 
 if TYPE_CHECKING:
@@ -49,6 +50,26 @@ def test_a_store_that_is_gone(live: Site, capsys: Said) -> None:
     assert "has committed offset 30" in words
     assert follow(live, words)[0] == 0
     assert counted(live, capsys) == (30, 30)
+
+
+@pytest.mark.parametrize("to", ["earliest", "0"])
+def test_a_state_begun_anew_is_news_to_those_who_read_snapshots(
+    live: Site, kafka: Broker, capsys: Said, to: str
+) -> None:
+    """Though the store, which knew the epochs, is gone."""
+    live.write(snapshot={"topic": kafka.create_topic(config={"cleanup.policy": "compact"})})
+    for first in (30, 40, 50):
+        live.rows(capsys)
+        kafka.produce(live.topic, messages(first, first + 10))
+    shown = output_epoch(live.settings, 0)
+    assert shown == 3
+    shutil.rmtree(live.folder / "store")
+    assert live.run("checkpoint", "reset", "0", "--to", to, "--yes") == 0
+    assert live.newest().epoch > shown
+    assert counted(live, capsys) == (60, 60)
+    after = output_epoch(live.settings, 0)
+    assert after is not None
+    assert after > shown
 
 
 @pytest.mark.parametrize("what", ["manifest", "blob"])

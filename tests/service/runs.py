@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
+import contextlib
 import json
 import os
 import signal
@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ import scipy.sparse as sp
 
 from sfd_stream.cli.wiring import shape_of, store_of, worker_of
 from sfd_stream.config.model import Settings
+from sfd_stream.errors import ObjectMissingError
 from sfd_stream.kafka.source import Source
 from sfd_stream.service.keeper import partition_prefix
 from sfd_stream.service.store_runner import Patience, run
@@ -155,7 +156,7 @@ class Run:
                 "url": self.url,
                 "options": dict(self.options),
                 "every_rows": 2000,
-                "every_s": 0.5,
+                "every_s": 0.3,
                 "keep": 2,
                 "revoke_budget_s": 5,
                 "give_up_s": 60,
@@ -224,8 +225,13 @@ class Run:
     # What is in the store
 
     def manifests(self, partition: int) -> list[Manifest]:
+        """Those that are there; its owner may remove some while we look."""
         store, prefix = store_of(self.settings()), partition_prefix(self.group, self.topic, partition)
-        return [decode_manifest(store.get(key)) for key in store.list(manifests_prefix(prefix))]
+        found = []
+        for key in store.list(manifests_prefix(prefix)):
+            with contextlib.suppress(ObjectMissingError):
+                found.append(decode_manifest(store.get(key)))
+        return found
 
     def newest(self, partition: int) -> Manifest | None:
         found = self.manifests(partition)
@@ -317,10 +323,3 @@ def _plain(frozen: Frozen) -> dict[str, Any]:
         **{name: b"".join(array.tobytes() for array in arrays) for name, arrays in joined.items()},
         "names": frozen.names,
     }
-
-
-def parts_of(messages: list[bytes], count: int) -> Iterator[list[bytes]]:
-    """The messages in `count` runs of about the same length."""
-    cuts = np.linspace(0, len(messages), count + 1).astype(int)
-    for low, high in itertools.pairwise(cuts):
-        yield messages[low:high]

@@ -18,10 +18,11 @@ import pytest
 from tests.parts.kafka import Broker
 from tests.service.conftest import MakeRun
 from tests.service.killable import POINTS
-from tests.service.runs import Rows, Run, WorkerProcess, assert_counts, assert_same, parts_of
+from tests.service.runs import Rows, Run, WorkerProcess, assert_counts, assert_same
 
 SLOTS = 2
-FEEDS, FEED_EVERY_S = 100, 0.25
+FEED_EVERY_S = 0.25
+TRICKLE, BURST, ALL = 0.001, 0.1, 1.0
 DEADLINE_S = 150.0
 RANDOM = "at random"
 EARLY, LATE = POINTS[: len(POINTS) // 2], POINTS[len(POINTS) // 2 :]
@@ -33,8 +34,8 @@ class Massacre:
 
     run: Run
     points: deque[tuple[str, int]]
-    feed: list[list[list[bytes]]]
-    """A partition's messages in runs: they keep coming while workers die."""
+    feed: list[list[bytes]]
+    """Each partition's messages: they trickle in until the last death, so that there is always something to do."""
     chance: random.Random
     alive: list[WorkerProcess] = field(default_factory=list)
     dead: list[WorkerProcess] = field(default_factory=list)
@@ -44,7 +45,7 @@ class Massacre:
         while self.points or self.alive:
             while self.points and len(self.alive) < SLOTS:
                 self.alive.append(self._start(*self.points.popleft()))
-            self.feed_one()
+            self.produce(TRICKLE)
             time.sleep(FEED_EVERY_S)
             for worker in [worker for worker in self.alive if not worker.alive]:
                 self.alive.remove(worker)
@@ -56,14 +57,16 @@ class Massacre:
             return self.run.start(die_at=point, nth=nth)
         worker = self.run.start()
         worker.until_logged("restored")
+        self.produce(BURST)
         time.sleep(self.chance.uniform(0, 0.7))
         worker.kill()
         return worker
 
-    def feed_one(self) -> None:
-        for partition, parts in enumerate(self.feed):
-            if parts:
-                self.run.broker.produce(self.run.topic, parts.pop(0), partition=partition)
+    def produce(self, share: float) -> None:
+        for partition, messages in enumerate(self.feed):
+            count = max(1, int(share * len(messages)))
+            self.run.broker.produce(self.run.topic, messages[:count], partition=partition)
+            del messages[:count]
 
     def assert_points_were_reached(self) -> None:
         for worker in self.dead:
@@ -73,15 +76,14 @@ class Massacre:
 
 def kill_all(run: Run, rows: Rows, points: list[tuple[str, int]], seed: int) -> list[WorkerProcess]:
     """A third worker joins after half of the deaths, and leaves after all of them."""
-    feed = [list(parts_of(rows.messages(partition), FEEDS)) for partition in range(len(rows.matrices))]
+    feed = [rows.messages(partition) for partition in range(len(rows.matrices))]
     massacre = Massacre(run, deque(points[: len(points) // 2]), feed, random.Random(seed))
-    massacre.feed_one()
+    massacre.produce(BURST)
     massacre.until_all_are_dead()
     third = run.start()
     massacre.points.extend(points[len(points) // 2 :])
     massacre.until_all_are_dead()
-    while any(massacre.feed):
-        massacre.feed_one()
+    massacre.produce(ALL)
     third.signal(signal.SIGTERM)
     assert third.wait() == 0, third.log()
     assert third.events("restored"), third.log()

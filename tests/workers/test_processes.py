@@ -191,3 +191,15 @@ def test_every_line_of_a_worker_bears_its_number(program: Callable[..., Program]
     of_workers = [line for line in run.lines() if line.get("event") in {"restored", "checkpoint"}]
     assert of_workers
     assert {line["worker"] for line in of_workers} <= {1, 2}
+
+
+def test_a_reset_reaches_a_running_worker(program: Callable[..., Program], live: Site, kafka: Broker) -> None:
+    """It is fenced at its next checkpoint, and goes on from the reset without a restart."""
+    run = program()
+    run.await_(lambda: total_rows(live) == 200, "all rows in checkpoints")
+    assert live.run("checkpoint", "reset", "1", "--to", "20", "--yes") == 0
+    assert total_rows(live) == 150
+    kafka.produce(live.topic, messages(50, 60), partition=1)
+    run.await_(lambda: total_rows(live) == 190, "offsets 20 to 59 counted anew")
+    run.process.send_signal(signal.SIGTERM)
+    assert run.ended() == 0, run.log.read_text()

@@ -1,0 +1,64 @@
+"""Records to rows. Bad messages are put aside, or stop the worker before anything of their batch is counted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from sfd_stream.errors import TooManyBadMessagesError
+from sfd_stream.kafka.dead_letters import BadMessageGauge, DeadLetters
+from sfd_stream.kafka.records import PartitionBatch
+from sfd_stream.wire.columns import Columns
+from sfd_stream.wire.rows import DecodedBatch, RowLimits, decode
+
+
+@dataclass(frozen=True)
+class Taken:
+    """A batch's rows, and how many of its records were null."""
+
+    decoded: DecodedBatch
+    tombstones: int
+
+
+class Intake:
+    """`letters` is None where bad messages have nowhere to go. The loop's thread alone calls it."""
+
+    def __init__(self, topic: str, limits: RowLimits, gauge: BadMessageGauge, wall_clock: Callable[[], float]) -> None:
+        self.letters: DeadLetters | None = None
+        self._topic = topic
+        self._limits = limits
+        self._gauge = gauge
+        self._wall_clock = wall_clock
+
+    def take(self, batch: PartitionBatch, columns: Columns) -> Taken:
+        values = batch.values
+        places = [i for i, value in enumerate(values) if value is not None]
+        decoded = decode([value for value in values if value is not None], columns, self._limits)
+        self._put_aside(batch, places, [(i, error.reason, str(error)) for i, error in decoded.bad])
+        return Taken(decoded, len(values) - len(places))
+
+    def _put_aside(self, batch: PartitionBatch, places: list[int], bad: list[tuple[int, str, str]]) -> None:
+        """`places` are those of messages among the records: a tombstone is neither good nor bad."""
+        seen = 0
+        for message, reason, words in bad:
+            record = batch.record(places[message])
+            where = f"{self._topic}/{record.partition} offset {record.offset}"
+            if self.letters is None:
+                raise TooManyBadMessagesError(
+                    f"{where} is not rows ({words}) and dead_letters.topic is not set: set it, or mend the producer"
+                )
+            self._gauge.good(message - seen)
+            seen = message + 1
+            self.letters.send(record, reason, datetime.fromtimestamp(self._wall_clock(), UTC))
+            self._gauge.bad(reason, where)
+        self._gauge.good(len(places) - seen)
+
+    def is_safe(self, partition: int, next_offset: int) -> bool:
+        """Whether every bad message below the offset is acknowledged by the dead-letter topic."""
+        return self.letters is None or self.letters.acknowledged(partition, next_offset)
+
+    def forget(self, partition: int) -> None:
+        """On revoke and lost: the next owner meets the same records again."""
+        if self.letters is not None:
+            self.letters.forget(partition)

@@ -1,0 +1,213 @@
+"""A source without a broker: what it gives and what it answers is a test's to say."""
+
+# ruff: noqa: ARG002 - a fake answers at once, whatever time it is given
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from sfd_stream.kafka.dead_letters import BadMessageGauge
+from sfd_stream.kafka.records import PartitionBatch, Record, Start
+from sfd_stream.kafka.source import CommitResult, Committed, RebalanceListener
+from sfd_stream.service.keeper import Surroundings
+from sfd_stream.service.tenure import Plan
+from sfd_stream.service.worker import Worker
+from sfd_stream.sketch.builder import Parameters
+from sfd_stream.state.partition import Shape
+from sfd_stream.state.policy import CheckpointPolicy
+from sfd_stream.storage import Store
+from sfd_stream.storage.memory import MemoryStore
+from sfd_stream.wire.columns import FixedColumns
+from sfd_stream.wire.rows import RowLimits, encode_row
+
+D = 20
+
+
+class Diary:
+    """A log that is read by tests."""
+
+    def __init__(self) -> None:
+        self.lines: list[tuple[str, dict[str, Any]]] = []
+
+    def _note(self, event: str, **context: Any) -> None:
+        self.lines.append((event, context))
+
+    info = warning = debug = _note
+
+    def said(self, event: str) -> bool:
+        return any(event in line for line, _ in self.lines)
+
+
+class FakeBatch(PartitionBatch):
+    def __init__(self, partition: int, first: int, values: list[bytes | None]) -> None:
+        super().__init__(partition, values)
+        self._first = first
+
+    @property
+    def values(self) -> list[bytes | None]:
+        return list(self._messages)
+
+    @property
+    def first_offset(self) -> int:
+        return self._first
+
+    @property
+    def leader_epoch(self) -> int | None:
+        return None
+
+    def record(self, index: int) -> Record:
+        place = index % len(self._messages)
+        return Record(self.partition, self._first + place, self._messages[place])
+
+
+class FakeSource:
+    """One worker's view of a topic: `assign` and `revoke` happen in the next poll."""
+
+    def __init__(self, logs: Mapping[int, list[bytes | None]], listener: RebalanceListener) -> None:
+        self.logs = dict(logs)
+        self.listener = listener
+        self.positions: dict[int, int] = {}
+        self.held: set[int] = set()
+        self.paused: set[int] = set()
+        self.events: list[Callable[[], Any]] = [lambda: self._assign(self.logs)]
+        self.committed_offsets: dict[int, int] = {}
+        self.last_committed: dict[int, int] = {}
+        self.commits: list[tuple[int, int]] = []
+        self.results: list[CommitResult] = []
+        self.fail_commits = 0
+        self.rejoins = 0
+        self.away_s: float | None = None
+        self.away_words = ""
+        self.polls = 0
+
+    @property
+    def assigned(self) -> frozenset[int]:
+        return frozenset(self.positions) | self.held
+
+    def poll(self, max_records: int, timeout_s: float) -> list[PartitionBatch]:
+        self.polls += 1
+        while self.events:
+            self.events.pop(0)()
+        found: list[PartitionBatch] = []
+        for partition, at in self.positions.items():
+            values = self.logs[partition][at : at + max_records]
+            if values and partition not in self.paused:
+                found.append(FakeBatch(partition, at, values))
+                self.positions[partition] = at + len(values)
+        if not found:
+            time.sleep(min(timeout_s, 0.005))
+        return found
+
+    def _assign(self, partitions: Collection[int]) -> None:
+        for partition, start in self.listener.on_assign(sorted(partitions)).items():
+            assert start is None
+            self.held.add(partition)
+
+    def revoke(self, partitions: Collection[int]) -> None:
+        self.listener.on_revoke(sorted(partitions))
+        for partition in partitions:
+            self.held.discard(partition)
+            self.positions.pop(partition, None)
+            self.last_committed.pop(partition, None)
+
+    def begin(self, partition: int, start: Start) -> None:
+        self.held.remove(partition)
+        self.positions[partition] = start.offset
+
+    def pause(self, partitions: Collection[int]) -> None:
+        self.paused |= set(partitions)
+
+    def resume(self, partitions: Collection[int]) -> None:
+        self.paused -= set(partitions)
+
+    def rejoin(self) -> None:
+        self.rejoins += 1
+        self.events.append(lambda: self.revoke(self.assigned))
+        self.events.append(lambda: self._assign(self.logs))
+
+    def commit(self, offsets: Mapping[int, int]) -> None:
+        for partition, offset in offsets.items():
+            self.commits.append((partition, offset))
+            if self.fail_commits:
+                self.fail_commits -= 1
+                self.results.append(CommitResult(partition, offset, "REBALANCE_IN_PROGRESS"))
+            else:
+                self.committed_offsets[partition] = self.last_committed[partition] = offset
+                self.results.append(CommitResult(partition, offset, None))
+
+    def commit_results(self) -> list[CommitResult]:
+        found, self.results = self.results, []
+        return found
+
+    def committed(self, partitions: Collection[int], timeout_s: float) -> dict[int, Committed | None]:
+        found = self.committed_offsets
+        return {p: Committed(found[p], "", None) if p in found else None for p in partitions}
+
+    def watermarks(self, partition: int, timeout_s: float) -> tuple[int, int]:
+        return 0, len(self.logs[partition])
+
+    def end_offsets(self, partitions: Collection[int], timeout_s: float) -> dict[int, int]:
+        return {p: len(self.logs[p]) for p in partitions}
+
+    def position(self, partition: int) -> int:
+        return self.positions[partition]
+
+    def partition_count(self, timeout_s: float) -> int:
+        return len(self.logs)
+
+    def cluster_id(self, timeout_s: float) -> str:
+        return "cluster"
+
+    def topic_id(self, timeout_s: float) -> str | None:
+        return "topic-id"
+
+    def close(self, timeout_s: float) -> bool:
+        self.revoke(self.assigned)
+        return True
+
+
+def rows(count: int) -> list[bytes | None]:
+    return [encode_row([number % D], [1.0 + number % 7]) for number in range(count)]
+
+
+def worker_on(
+    logs: Mapping[int, list[bytes | None]],
+    *,
+    store: Store | None = None,
+    reach: Callable[[str], None] = lambda _: None,
+    clock: Callable[[], float] = time.monotonic,
+    give_up_s: float = 5.0,
+    **changes: Any,
+) -> tuple[Worker, FakeSource, Diary]:
+    """A worker that reads `logs` to their ends, checkpoints every 50 rows, in memory."""
+    plan: dict[str, Any] = {
+        "group": "group",
+        "topic": "rows",
+        "shape": lambda p: Shape(FixedColumns(D), Parameters(D, ell=4, seed=(0, p), buffer_entries_max=100)),
+        "start": "earliest",
+        "limits": RowLimits(),
+        "checkpoint": CheckpointPolicy(50, 3600.0),
+        "revoke_budget_s": 5.0,
+        "give_up_s": give_up_s,
+        "batch_records": 20,
+        "memory_max_bytes": 2**30,
+        "until_end": True,
+        **changes,
+    }
+    around = Surroundings(
+        store=store or MemoryStore(uuid.uuid4().hex),
+        readers=ThreadPoolExecutor(2),
+        clock=clock,
+        wall_clock=lambda: 0.0,
+        pause=time.sleep,
+        give_up_s=give_up_s,
+        keep=2,
+        reach=reach,
+    )
+    diary = Diary()
+    gauge = BadMessageGauge(max_share=1.0, window=1000, max_consecutive=1000)
+    worker = Worker(Plan(**plan), around, None, None, gauge, diary)
+    return worker, FakeSource(logs, worker.tenures), diary

@@ -1,0 +1,310 @@
+"""The worker's laws on a fake source: what it does when a thread, a store, a commit or its ownership fails."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from sfd_stream.errors import BrokerRefusedError, StoreRefusedError, StoreUnavailableError
+from sfd_stream.service.keeper import Keeper, partition_prefix
+from sfd_stream.service.store_runner import Patience, run
+from sfd_stream.service.summary import Loaded, load_newest
+from sfd_stream.service.worker import HELD_BACK_AFTER, Worker
+from sfd_stream.state.manifest import Binding, Manifest, decode_manifest, manifests_prefix
+from sfd_stream.state.partition import PartitionState
+from sfd_stream.state.steps import AskLog, LogFacts
+from sfd_stream.storage.memory import MemoryStore
+from tests.service.fakes import FakeSource, rows, worker_on
+
+PREFIX = partition_prefix("group", "rows", 0)
+
+
+def newest(worker: Worker, partition: int = 0) -> Manifest:
+    store = worker.around.store
+    keys = store.list(manifests_prefix(partition_prefix("group", "rows", partition)))
+    return decode_manifest(store.get(keys[-1]))
+
+
+def state_of(worker: Worker, partition: int = 0) -> PartitionState:
+    steps = load_newest(partition_prefix("group", "rows", partition), "rows/0", worker.plan.shape(partition))
+    loaded = run(steps, worker.around.store, Patience(1, time.monotonic, time.sleep, lambda: 1.0))
+    assert isinstance(loaded, Loaded)
+    return loaded.state
+
+
+def go(worker: Worker, source: FakeSource) -> None:
+    worker.run(source)  # type: ignore[arg-type]
+
+
+def turn_until(worker: Worker, condition: Any) -> None:
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        worker.turn()
+
+
+def opened(worker: Worker, source: FakeSource) -> None:
+    worker.source = source  # type: ignore[assignment]
+    worker._begin()
+
+
+def another_claims(worker: Worker, partition: int = 0) -> Keeper:
+    keeper = Keeper("group", "rows", partition, worker.around)
+    binding = Binding("cluster", "topic-id", "group", "rows", partition)
+    keeper.claim(
+        binding, worker.plan.shape(partition), "earliest", lambda q: LogFacts(0, 10**6) if isinstance(q, AskLog) else 0
+    )
+    return keeper
+
+
+def test_all_rows_are_counted_and_committed() -> None:
+    worker, source, _ = worker_on({0: rows(1000), 1: rows(300)})
+    go(worker, source)
+    assert [state_of(worker, p).rows for p in (0, 1)] == [1000, 300]
+    assert source.committed_offsets == {0: 1000, 1: 300}
+    assert worker.progress.checkpoints > 5
+
+
+def test_an_error_while_sketching_ends_it_with_that_error_and_no_checkpoint_of_it() -> None:
+    worker, source, _ = worker_on({0: rows(1000)})
+    opened(worker, source)
+    turn_until(worker, lambda: worker.progress.checkpoints > 0)
+    tenure = worker.tenures.get(0)
+    assert tenure is not None
+    assert tenure.state is not None
+    absorb = tenure.state.builder.absorb
+    calls = [0]
+
+    def fail_third(block: Any) -> int:
+        calls[0] += 1
+        if calls[0] == 3:
+            absorb(block.take(0, block.rows // 2))
+            raise OverflowError("too large")
+        return absorb(block)
+
+    tenure.state.builder.absorb = fail_third  # type: ignore[method-assign]
+    with pytest.raises(OverflowError, match="too large"):
+        go(worker, source)
+    state = state_of(worker)
+    assert state.rows == state.next_offset, "no half of a batch is in the store"
+
+
+def test_a_checkpoint_due_right_after_a_failed_batch_writes_nothing() -> None:
+    worker, source, _ = worker_on({0: rows(40)}, until_end=False)
+    opened(worker, source)
+    turn_until(worker, lambda: worker.progress.rows == 40 and not worker._applying)
+    tenure = worker.tenures.get(0)
+    assert tenure is not None
+    assert tenure.state is not None
+    tenure.state._whole = False  # as a batch leaves it that failed in the middle
+    before = newest(worker)
+    worker.begin_checkpoint(tenure)
+    with pytest.raises(AssertionError, match="half-way"):
+        turn_until(worker, lambda: False)
+    assert newest(worker) == before
+
+
+def test_a_commit_that_fails_is_sent_again() -> None:
+    worker, source, _ = worker_on({0: rows(10)})
+    source.fail_commits = 2
+    go(worker, source)
+    assert source.committed_offsets == {0: 10}
+
+
+def test_a_fenced_owner_drops_the_partition_writes_nothing_and_rejoins() -> None:
+    worker, source, diary = worker_on({0: rows(10), 1: rows(10)}, until_end=False)
+    opened(worker, source)
+    turn_until(worker, lambda: worker.progress.rows == 20)
+    turn_until(worker, lambda: all(t.job is None for t in worker.tenures.all()))
+    thief = another_claims(worker)
+    source.logs[0] = rows(200)
+    turn_until(worker, lambda: source.rejoins)
+    assert diary.said("fenced")
+    assert newest(worker) == thief.manifest, "it wrote nothing after the claim"
+    assert worker.progress.fences == 1
+    assert source.committed_offsets[0] == 0, "and committed nothing"
+    turn_until(worker, lambda: source.positions.get(0) == 200)
+    assert newest(worker, 1).next_offset == 10, "the others were given up with a last checkpoint"
+    worker.stop()
+    go(worker, source)
+    assert state_of(worker).rows == 200
+
+
+def test_tidying_up_notices_a_new_owner_too() -> None:
+    worker, source, diary = worker_on({0: rows(10)}, until_end=False)
+    opened(worker, source)
+    turn_until(worker, lambda: worker.progress.rows == 10)
+    turn_until(worker, lambda: all(t.job is None for t in worker.tenures.all()))
+    another_claims(worker)
+    tenure = worker.tenures.get(0)
+    assert tenure is not None
+    tenure.job = worker._beside.submit(worker._tidy, tenure)
+    turn_until(worker, lambda: source.rejoins)
+    assert diary.said("fenced")
+
+
+def test_no_right_to_delete_is_said_and_stops_nothing() -> None:
+    class Locked(MemoryStore):
+        def delete(self, key: str) -> None:
+            raise StoreRefusedError(f"object lock on {key}")
+
+    worker, source, diary = worker_on({0: rows(500)}, store=Locked("locked"))
+    go(worker, source)
+    assert diary.said("old checkpoints stay")
+    assert state_of(worker).rows == 500
+
+
+def test_a_store_that_is_away_pauses_reading_and_the_loop_goes_on() -> None:
+    gate, away = threading.Event(), threading.Event()
+
+    def reach(point: str) -> None:
+        if point == "before-Put" and away.is_set():
+            gate.wait(20)
+
+    worker, source, diary = worker_on({0: rows(2000)}, reach=reach)
+    away.set()
+    opened(worker, source)
+    turn_until(worker, lambda: diary.said("paused: the checkpoint store"))
+    polls = source.polls
+    for _ in range(20):
+        worker.turn()
+    assert source.polls == polls + 20
+    assert source.positions[0] <= 2 * HELD_BACK_AFTER * 50 + 20, "those of one checkpoint under way, and those after it"
+    gate.set()
+    turn_until(worker, lambda: source.positions[0] == 2000)
+    go(worker, source)
+    assert state_of(worker).rows == 2000
+
+
+def test_a_store_away_for_good_ends_it_after_its_patience() -> None:
+    class Away(MemoryStore):
+        away = False
+
+        def put(self, key: str, data: bytes) -> None:
+            if self.away:
+                raise StoreUnavailableError("no route")
+            super().put(key, data)
+
+    store = Away("away")
+    worker, source, _ = worker_on({0: rows(10)}, store=store, give_up_s=0.2)
+    store.away = True
+    with pytest.raises(StoreUnavailableError, match="no route"):
+        go(worker, source)
+
+
+def test_a_revoke_leaves_a_last_checkpoint_and_no_commit_comes_after_it() -> None:
+    worker, source, _ = worker_on({0: rows(30), 1: rows(30)}, until_end=False)
+    opened(worker, source)
+    turn_until(worker, lambda: worker.progress.rows == 60)
+    source.events.append(lambda: source.revoke([0]))
+    turn_until(worker, lambda: worker.tenures.get(0) is None)
+    assert newest(worker).next_offset == 30
+    assert source.committed_offsets[0] == 30
+    commits = [commit for commit in source.commits if commit[0] == 0]
+    for _ in range(5):
+        worker.turn()
+    assert [commit for commit in source.commits if commit[0] == 0] == commits
+
+
+def test_a_revoke_past_its_budget_lets_go_and_nothing_is_committed_later() -> None:
+    gate = threading.Event()
+    worker, source, diary = worker_on(
+        {0: rows(30)},
+        until_end=False,
+        revoke_budget_s=0.1,
+        reach=lambda point: None if point != "after-manifest" else gate.wait(20) and None,
+    )
+    opened(worker, source)
+    turn_until(worker, lambda: worker.progress.rows == 30)
+    source.events.append(lambda: source.revoke([0]))
+    turn_until(worker, lambda: worker.tenures.get(0) is None)
+    assert diary.said("let go without a last checkpoint")
+    source.events.append(lambda: source._assign([0]))
+    gate.set()
+    turn_until(worker, lambda: worker.tenures.get(0) is not None and worker.tenures.get(0).state is not None)
+    for _ in range(20):
+        worker.turn()
+    assert source.commits == [(0, 0), (0, 30)], "the claim's own, not that of the checkpoint that was let go"
+
+
+def test_a_lost_partition_writes_nothing_more() -> None:
+    worker, source, _ = worker_on({0: rows(30)}, until_end=False)
+    opened(worker, source)
+    turn_until(worker, lambda: worker.progress.rows == 30)
+    before = newest(worker)
+    worker.tenures.on_lost([0])
+    worker.stop()
+    source.positions.clear()
+    go(worker, source)
+    assert newest(worker) == before
+
+
+def test_a_broker_that_does_not_answer_is_asked_again_and_the_loop_is_not_held_up() -> None:
+    worker, source, _ = worker_on({0: rows(10)})
+    asked = [0]
+    answer = source.watermarks
+
+    def slow(partition: int, timeout_s: float) -> tuple[int, int]:
+        asked[0] += 1
+        assert timeout_s <= 1.0, "the loop waits for it"
+        if asked[0] < 4:
+            raise TimeoutError("not now")
+        return answer(partition, timeout_s)
+
+    source.watermarks = slow  # type: ignore[method-assign]
+    go(worker, source)
+    assert asked[0] == 4
+    assert state_of(worker).rows == 10
+
+
+def test_a_broker_that_never_answers_a_claim_is_given_up() -> None:
+    worker, source, _ = worker_on({0: rows(10)}, give_up_s=0.1)
+
+    def never(partition: int, timeout_s: float) -> tuple[int, int]:
+        raise TimeoutError("broker did not answer")
+
+    source.watermarks = never  # type: ignore[method-assign]
+    with pytest.raises(BrokerRefusedError, match=r"did not answer, and not for 0\.1 s"):
+        go(worker, source)
+
+
+def test_told_to_stop_while_the_broker_is_away_it_stops() -> None:
+    worker, source, _ = worker_on({0: rows(10)}, give_up_s=3600)
+
+    def never(timeout_s: float) -> str:
+        worker.stop()
+        raise TimeoutError("broker did not answer")
+
+    source.cluster_id = never  # type: ignore[method-assign]
+    go(worker, source)
+
+
+def test_a_long_shrink_pauses_reading_and_never_polling(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sfd_stream.service.worker.PATIENCE_S", 0.01)
+    worker, source, _ = worker_on({0: rows(2000)})
+    opened(worker, source)
+    turn_until(worker, lambda: worker.progress.rows > 0)
+    gate = threading.Event()
+    worker._sketching.submit(gate.wait, 20)
+    turn_until(worker, lambda: 0 in source.paused)
+    at, polls = source.positions[0], source.polls
+    for _ in range(10):
+        worker.turn()
+    assert (source.positions[0], source.polls) == (at, polls + 10)
+    gate.set()
+    go(worker, source)
+    assert state_of(worker).rows == 2000
+
+
+def test_an_exception_in_a_rebalance_ends_it() -> None:
+    worker, source, _ = worker_on({0: rows(10)})
+
+    def broken(_: int) -> Any:
+        raise LookupError("no such shape")
+
+    object.__setattr__(worker.plan, "shape", broken)
+    with pytest.raises(LookupError, match="no such shape"):
+        go(worker, source)
