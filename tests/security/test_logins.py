@@ -113,7 +113,7 @@ def test_unknown_credentials_are_said(
 ) -> None:
     stage = Stage(broker, tmp_path, way)
     stage.allow_all()
-    answer = stage.run(**changes)
+    answer = stage.run(**changes, **{"checkpoint.give_up_s": "5"})
     assert answer.returncode == 5, answer.stderr
     assert words in answer.stderr
     assert "wrong" not in answer.stderr.replace("something went wrong", "")
