@@ -133,9 +133,7 @@ def roll(crew: Crew, load: Load, partitions: int) -> tuple[float, float]:
     ended = time.time()
     load.stopped.set()
     load.join()
-    wait_for(
-        lambda: sum(max(offset for _, offset in found) for found in moves(crew.notes).values()) == load.sent, "the end"
-    )
+    wait_for(lambda: sum(seen[-1][1] for seen in moves(crew.notes).values()) == load.sent, "the end")
     for worker, _ in workers:
         worker.send_signal(signal.SIGTERM)
     for worker, _ in workers:
@@ -144,35 +142,31 @@ def roll(crew: Crew, load: Load, partitions: int) -> tuple[float, float]:
     return began, ended
 
 
-def moves(notes: list[Path]) -> dict[int, list[tuple[float, int]]]:
-    """By partition, when its offset moved and to what, whoever read it."""
-    found: dict[int, list[tuple[float, int]]] = defaultdict(list)
-    for file in notes:
+def moves(notes: list[Path]) -> dict[int, list[tuple[float, int, int]]]:
+    """By partition, each time its offset went further than ever: when, to what, and by which worker."""
+    found: dict[int, list[tuple[float, int, int]]] = defaultdict(list)
+    for worker, file in enumerate(notes):
         for line in file.read_text().splitlines():
             words = line.split()
             if len(words) == 3:
-                found[int(words[1])].append((float(words[0]), int(words[2])))
-    return {partition: sorted(seen) for partition, seen in found.items()}
+                found[int(words[1])].append((float(words[0]), int(words[2]), worker))
+    return {partition: _advances(sorted(seen)) for partition, seen in found.items()}
 
 
-def gaps(found: dict[int, list[tuple[float, int]]], began: float, ended: float) -> list[float]:
-    """All times between two moves of a partition that end within the span."""
-    times = [[at for at, _ in seen if began <= at <= ended] for seen in found.values()]
-    return [float(gap) for each in times for gap in np.diff(each)]
+def _advances(seen: list[tuple[float, int, int]]) -> list[tuple[float, int, int]]:
+    """Without what a new owner restored, which is no progress."""
+    furthest = itertools.accumulate((offset for _, offset, _ in seen), max, initial=-1)
+    return [note for note, before in zip(seen, furthest, strict=False) if note[1] > before]
 
 
-def handovers(notes: list[Path], began: float) -> list[float]:
-    """For each time a partition changed hands: from the last move by the one to the first by the other."""
-    spans: dict[int, list[tuple[float, float]]] = defaultdict(list)
-    for file in notes:
-        for partition, seen in moves([file]).items():
-            # A worker's first note is what it restored; the first move is the next one.
-            spans[partition].append((seen[min(1, len(seen) - 1)][0], seen[-1][0]))
-    found = []
-    for tenures in spans.values():
-        ordered = sorted(tenures)
-        found += [later[0] - earlier[1] for earlier, later in itertools.pairwise(ordered) if later[0] >= began]
-    return found
+def gaps(found: dict[int, list[tuple[float, int, int]]], began: float, ended: float, *, handed: bool) -> list[float]:
+    """Times between two moves of a partition that end within the span: by two owners (`handed`), or by one."""
+    return [
+        later[0] - earlier[0]
+        for seen in found.values()
+        for earlier, later in itertools.pairwise(seen)
+        if began <= later[0] <= ended and (earlier[2] != later[2]) == handed
+    ]
 
 
 def measure(partitions: int, rate: int, heartbeat_ms: int) -> dict[str, Any]:
@@ -200,7 +194,8 @@ def measure(partitions: int, rate: int, heartbeat_ms: int) -> dict[str, Any]:
         given = load_settings(folder / "settings.yaml", environ={}).settings
         durable = summarise(store_of(given), given.group, topic, lambda p: shape_of(given, p))
         taken = sum(int(file.read_text().rsplit("rows ", 1)[1]) for file in crew.notes)
-        pauses, steady = handovers(crew.notes, began), gaps(moves(crew.notes), began - STEADY_S, began)
+        seen = moves(crew.notes)
+        pauses, steady = gaps(seen, began, ended, handed=True), gaps(seen, began - STEADY_S, began, handed=False)
         rows = sum(part.rows for part in durable.values())
         return {
             "partitions": partitions,

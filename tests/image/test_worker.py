@@ -11,6 +11,7 @@ import pytest
 import scipy.sparse as sp
 from confluent_kafka import Consumer, TopicPartition
 
+from sfd_stream import SnapshotReader
 from sfd_stream.cli.wiring import shape_of, store_of
 from sfd_stream.config import load
 from sfd_stream.service.summary import PartitionSummary, summarise
@@ -34,6 +35,8 @@ def environment_for(broker: LocalBroker, topic: str, url: str) -> dict[str, str]
         "SFD_SKETCH__ELL": "10",
         "SFD_CHECKPOINT__URL": url,
         "SFD_CHECKPOINT__EVERY_ROWS": "500",
+        "SFD_SNAPSHOT__TOPIC": f"{topic}-sketches",
+        "SFD_SNAPSHOT__EVERY_ROWS": "1000",
         "SFD_HTTP__PORT": "0",
     }
 
@@ -96,6 +99,10 @@ def test_killed_resumed_and_stopped_it_counts_every_row_once(
     assert {p: part.rows for p, part in found.items()} == dict.fromkeys(range(PARTITIONS), 2 * ROWS)
     assert sum(part.squared_frobenius for part in found.values()) == norm
     assert committed(broker, environment, topic) == [2 * ROWS] * PARTITIONS
+    with SnapshotReader(broker.bootstrap, f"{topic}-sketches") as reader:
+        shown = {snapshot.id.partition: snapshot.sketch.rows for snapshot in reader.latest()}
+    assert set(shown) == set(range(PARTITIONS))
+    assert all(ROWS < rows <= 2 * ROWS for rows in shown.values())  # as of the last that was due
 
 
 def test_told_to_stop_while_it_starts_it_goes_at_once(engine: Engine, image: str, folder: Path) -> None:
