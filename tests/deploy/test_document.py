@@ -1,4 +1,4 @@
-"""docs/deploying.md says what is so: its values render and load, its sizes are the worker's own, its policies are whole."""
+"""docs/deploying.md says what is so: its values render and load, its sizes are the worker's own."""
 
 from __future__ import annotations
 
