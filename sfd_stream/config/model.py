@@ -243,7 +243,8 @@ class WorkerSettings(Section):
     )
     memory_max_bytes: SizeBytes = Field(
         default=2 * 2**30,
-        description="Pause partitions rather than use more memory than this for their sketches and buffers.",
+        description="Pause partitions rather than use more memory than this for their sketches and buffers; where it"
+        " is not given, 60 % of the container's memory limit if it has one.",
     )
     blas_threads: Count = Field(
         default=1, description="Threads for linear algebra; another number gives other last bits."
@@ -270,6 +271,11 @@ class Settings(Section):
         validate_default=True,
         description="librdkafka's properties, for every client; bootstrap.servers and group.id are required.",
         examples=[{"bootstrap.servers": "localhost:9092", "group.id": "sfd-stream"}],
+    )
+    kafka_oauth_callback: str | None = Field(
+        default=None,
+        description="For OAUTHBEARER and cloud identities: package:function, called with sasl.oauthbearer.config and"
+        " returning a token and the time, in seconds since the epoch, at which it expires.",
     )
     input: InputSettings
     sketch: SketchSettings = SketchSettings()
