@@ -68,6 +68,7 @@ def _run_one(settings: "Settings", labels: dict[str, Any], *, until_end: bool, b
 
     with watching(bar=bar and until_end) as watch:
         configure_logs(settings, labels)
+        settings = within_quota(settings)
         return work(settings, until_end=until_end, watch=watch, **shown)
 
 
@@ -75,6 +76,7 @@ def _run_many(settings: "Settings", arguments: Any, workers: int, *, as_json: bo
     from sfd_stream.cli import workers as crew
 
     crew.configure_logs(settings, {})
+    settings = within_quota(settings, workers)
     began, before = time.monotonic(), crew.rows_in_store(settings) if arguments.until_end else 0
     code = crew.supervise(settings, arguments, workers)
     if code:
@@ -82,6 +84,18 @@ def _run_many(settings: "Settings", arguments: Any, workers: int, *, as_json: bo
     if arguments.until_end:
         rows = crew.rows_in_store(settings) - before
         print_summary(settings, max(rows, 0) / max(time.monotonic() - began, 1e-9), as_json=as_json)
+
+
+def within_quota(settings: "Settings", workers: int = 1) -> "Settings":
+    """The settings fitted to this container; what was asked for and is more than there is, is said."""
+    from sfd_stream.service import quota
+    from sfd_stream.service.logs import get_logger
+
+    share = quota.own_quota().shared_by(workers)
+    settings = quota.fitted(settings, share)
+    for words in quota.misfits(settings, share):
+        get_logger().warning(words)
+    return settings
 
 
 def work(

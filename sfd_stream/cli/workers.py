@@ -34,7 +34,9 @@ class Arguments:
         command += ["--http-socket", str(http_socket)]
         command += ["--until-end"] if self.until_end else []
         command += [] if self.config is None else ["--config", str(self.config)]
-        overrides = self.overrides
+        # Each has its share of the container's memory, as the supervisor has worked out; never less than one buffer.
+        share_bytes = max(settings.worker.memory_max_bytes, settings.sketch.buffer_max_bytes)
+        overrides = (*self.overrides, f"worker.memory_max_bytes={share_bytes}")
         if _STATIC_MEMBER in settings.kafka:  # a static member's name is for one process only
             overrides += (f"kafka.{_STATIC_MEMBER}={settings.kafka[_STATIC_MEMBER]}-{number}",)
         return command + [part for override in overrides for part in ("--set", override)]

@@ -1,6 +1,6 @@
 """The settings as one frozen tree: every key with its type, default and sentence, in the order shown.
 
-    kafka  input  sketch  checkpoint  snapshot  dead_letters  http  worker  log
+    kafka  input  sketch  checkpoint  snapshot  merge  dead_letters  http  worker  log
 
 What one field can judge stands at the field; what takes several stands in `checks.py`. No repr, dump or error
 of these classes shows a secret.
@@ -24,7 +24,7 @@ from pydantic_core.core_schema import ValidationInfo
 
 from sfd_stream.config import checks
 from sfd_stream.config.secrets import mask, secret_values
-from sfd_stream.config.values import OpenMapping, Scalar, Seconds, SizeBytes, StoreUrl, Topic
+from sfd_stream.config.values import OpenMapping, Scalar, Seconds, SizeBytes, StoreUrl, Topic, Topics
 
 # Column indices are 32-bit integers in memory.
 _D_LIMIT = 2**31 - 1
@@ -188,6 +188,25 @@ class SnapshotSettings(Section):
     column_names: bool = Field(default=True, description="Whether snapshots carry the columns' names (hashed).")
 
 
+class MergeSettings(Section):
+    """What "sfd-stream merge" reads and publishes: one sketch of many."""
+
+    topics: Topics | None = Field(
+        default=None, description="The snapshot topics to merge, separated by commas; null takes snapshot.topic."
+    )
+    group: str | None = Field(
+        default=None, description="The group whose snapshots to merge, where a topic holds several; null takes all."
+    )
+    topic: Topic | None = Field(default=None, description="The compacted topic to publish the merged sketch to.")
+    every_s: Seconds = Field(default=10.0, description="Publish a changed merge at most this often.")
+    republish_s: Seconds = Field(
+        default=600.0, description="Publish the newest merge again this often, even when nothing has changed."
+    )
+    ell: Count | None = Field(
+        default=None, description="The most rows that the merged sketch may have; null takes the largest of its parts."
+    )
+
+
 class DeadLetterSettings(Section):
     """What happens to messages that are not rows."""
 
@@ -224,7 +243,8 @@ class WorkerSettings(Section):
     )
     memory_max_bytes: SizeBytes = Field(
         default=2 * 2**30,
-        description="Pause partitions rather than use more memory than this for their sketches and buffers.",
+        description="Pause partitions rather than use more memory than this for their sketches and buffers; where it"
+        " is not given, 60 % of the container's memory limit if it has one.",
     )
     blas_threads: Count = Field(
         default=1, description="Threads for linear algebra; another number gives other last bits."
@@ -252,10 +272,16 @@ class Settings(Section):
         description="librdkafka's properties, for every client; bootstrap.servers and group.id are required.",
         examples=[{"bootstrap.servers": "localhost:9092", "group.id": "sfd-stream"}],
     )
+    kafka_oauth_callback: str | None = Field(
+        default=None,
+        description="For OAUTHBEARER and cloud identities: package:function, called with sasl.oauthbearer.config and"
+        " returning a token and the time, in seconds since the epoch, at which it expires.",
+    )
     input: InputSettings
     sketch: SketchSettings = SketchSettings()
     checkpoint: CheckpointSettings
     snapshot: SnapshotSettings = SnapshotSettings()
+    merge: MergeSettings = MergeSettings()
     dead_letters: DeadLetterSettings = DeadLetterSettings()
     http: HttpSettings = HttpSettings()
     worker: WorkerSettings = WorkerSettings()

@@ -6,10 +6,11 @@ import time
 from concurrent.futures import TimeoutError as NoAnswerError
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
 from sfd_stream.errors import BrokerRefusedError
+from sfd_stream.kafka.commits import Committed
 from sfd_stream.kafka.faults import Fault, Hooks, address, error_of, fault_of, refusal, refuse_settings
 
 if TYPE_CHECKING:
@@ -54,6 +55,19 @@ class Cluster:
         if topic is None:
             raise self._no_topic()
         return len(topic.partitions)
+
+    def stable_committed(self, group: str, partition: int, timeout_s: float) -> Committed | None:
+        """TimeoutError while a transaction on it is open."""
+        asked = ConsumerGroupTopicPartitions(group, [TopicPartition(self._topic, partition)])
+
+        def question(left_s: float) -> Any:
+            answer = self._admin.list_consumer_group_offsets([asked], require_stable=True, request_timeout=left_s)
+            (found,) = answer[group].result(left_s).topic_partitions
+            if found.error is not None:
+                raise KafkaException(found.error)
+            return found
+
+        return Committed.of(self._ask(question, timeout_s))
 
     def watermarks(self, partition: int, timeout_s: float) -> tuple[int, int]:
         """The first offset in the log and the one after the last, asked of the leader."""

@@ -274,6 +274,20 @@ class Source:
         """Those that came in since the last call, in order; polling brings them."""
         return self._commits.take()
 
+    def note_commit(self, partition: int, next_offset: int) -> None:
+        """A transaction committed it."""
+        if partition in self.assigned:
+            self._commits.last[partition] = next_offset
+
+    def membership(self) -> bytes | None:
+        """Who we are in the group, in which generation, for a transaction's offsets; None while it is no member.
+
+        A blank one must never be used: the coordinator takes it for a group without members, and checks nothing.
+        """
+        member = self._consumer.memberid()
+        found = self._consumer.consumer_group_metadata()
+        return found if member and member.encode() in found else None
+
     @property
     def last_committed(self) -> Mapping[int, int]:
         """By partition: the last offset that the broker acknowledged since the partition was assigned."""
@@ -290,6 +304,10 @@ class Source:
         where = self._where(partitions)
         found = self._ask(lambda left_s: self._consumer.committed(where, left_s), timeout_s)
         return {tp.partition: Committed.of(tp) for tp in found}
+
+    def stable_committed(self, partition: int, timeout_s: float) -> Committed | None:
+        """What the group has committed once no transaction is open on it. May be asked by any thread."""
+        return self._cluster.stable_committed(str(self._properties["group.id"]), partition, timeout_s)
 
     def watermarks(self, partition: int, timeout_s: float) -> tuple[int, int]:
         """The first offset in the log and the one after the last, asked of the leader."""

@@ -24,11 +24,13 @@ from sfd_stream.kafka.sink import Sink
 from sfd_stream.kafka.source import Source
 from sfd_stream.service.beside import Beside
 from sfd_stream.service.claims import TOPIC_ID_S, Claims, patiently
+from sfd_stream.service.courier import Courier
 from sfd_stream.service.desk import Desk, DeskClosedError
 from sfd_stream.service.ending import Ending
 from sfd_stream.service.intake import Intake
 from sfd_stream.service.keeper import AbandonedError, Surroundings
 from sfd_stream.service.looks import Shot
+from sfd_stream.service.publisher import Publisher
 from sfd_stream.service.publishing import Publishing
 from sfd_stream.service.rebalance import Tenures
 from sfd_stream.service.seen import Facts
@@ -51,6 +53,8 @@ HELD_BACK_AFTER = 4
 
 IO_THREADS = 8
 COMMIT_AGAIN_S = 1.0
+LEAVE_S, FLUSH_S = 5.0, 1.0
+"""At the end, after the last checkpoints: to commit and leave the group, and to get the last dead letters out."""
 
 
 class _StoppedError(Exception):
@@ -70,6 +74,7 @@ class Worker:
         watch: Watch,
         log: Log,
         publishing: Publishing | None = None,
+        courier_for: Callable[[Worker], Courier] | None = None,
         prepare: Callable[[], None] = lambda: None,
         output_epoch: Callable[[int], int | None] = lambda _: None,
     ) -> None:
@@ -84,6 +89,8 @@ class Worker:
         self.tenures = Tenures(self)
         self.source: Source  # set by `run`: the source needs its listener first
         self._intake = Intake(plan.topic, plan.limits, gauge, around.wall_clock, watch)
+        self._publisher = None if sink is None or publishing is None else Publisher(self, sink, publishing)
+        self._courier = courier_for(self) if courier_for is not None else None
         self._letters_for = letters_for
         self._prepare = prepare
         self._output_epoch = output_epoch
@@ -246,10 +253,13 @@ class Worker:
         snapshot = self._encode(tenure, frozen, binding) if show else None
         manifest = keeper.make_durable(frozen, binding, snapshot)  # durable before visible,
         reach("after-manifest")
+        if self._courier is not None:
+            self._courier.deliver(tenure, snapshot)  # visible and forgotten at once
+            return manifest
         if snapshot is not None:
             self._publish(tenure, snapshot)  # visible before forgotten
         reach("before-commit")
-        self._ask(tenure, lambda: self._commit(tenure, manifest.next_offset))
+        self.ask(tenure, lambda: self._commit(tenure, manifest.next_offset))
         reach("after-commit")
         self.watch.checkpointed(tenure.partition, manifest)
         return manifest
@@ -264,43 +274,25 @@ class Worker:
         return self.publishing.encode(frozen, shape, manifest.next_state_id, binding, self._partitions, made_at_s)
 
     def _publish(self, tenure: Tenure, snapshot: bytes) -> None:
-        """Sees the bytes of the manifest's due snapshot onto the output topic; if that fails, it stays due."""
-        keeper, publishing, sink = tenure.keeper, self.publishing, self.sink
-        assert keeper.manifest is not None
-        assert publishing is not None
-        assert sink is not None
-        due = keeper.manifest.due
-        assert due is not None
-        keeper.check_owner()
-        began_s = self.around.clock()
-        self.around.reach("before-publish")
-        key, value, headers = publishing.message(snapshot, due)
-        ticket = None
-        while ticket is None or not ticket.done:
-            if ticket is None:
-                ticket = self._ask(tenure, lambda: sink.publish(publishing.topic, key, value, headers))
-            if tenure.keeper.abandoned.wait(0.002):
-                raise AbandonedError
-        self.around.reach("after-publish")
-        if ticket.delivered:
-            keeper.published = due
-            self.watch.snapshot_published(tenure.partition, self.around.clock() - began_s, len(snapshot))
-        else:
-            self.watch.snapshot_failed()
-            self.log.warning("snapshot not published: it stays due", partition=tenure.partition, reason=ticket.error)
+        assert self._publisher is not None
+        self._publisher.publish(tenure, snapshot)
 
     def _begin_again(self, tenure: Tenure) -> None:
-        """The newest snapshot once more, under its own id."""
+        """The newest snapshot once more, under its own id; or, in transactions, what could not be delivered."""
         tenure.snapshot_at = self.around.clock()
-        tenure.job = self._beside.submit(lambda: self._publish(tenure, tenure.keeper.snapshot_bytes()))
+        if self._courier is not None:
+            tenure.job = self._beside.submit(self._courier.deliver, tenure)
+        else:
+            tenure.job = self._beside.submit(lambda: self._publish(tenure, tenure.keeper.snapshot_bytes()))
 
     def _await_letters(self, tenure: Tenure, next_offset: int) -> None:
         """No offset is passed before every bad message below it is safely in the dead-letter topic."""
-        while not self._ask(tenure, lambda: self._intake.is_safe(tenure.partition, next_offset)):
+        while not self.ask(tenure, lambda: self._intake.is_safe(tenure.partition, next_offset)):
             if tenure.keeper.abandoned.wait(0.01):
                 raise AbandonedError(tenure.keeper.where)
 
-    def _ask(self, tenure: Tenure, question: Callable[[], T]) -> T:
+    def ask(self, tenure: Tenure, question: Callable[[], T]) -> T:
+        """At the desk: answered by the loop's thread, and only while the partition is ours."""
         return self._desk.ask(question, tenure.keeper.abandoned)
 
     def _hold_back(self, tenure: Tenure, *, too_far: bool) -> None:
@@ -378,10 +370,12 @@ class Worker:
     def _begin_reading(self, tenure: Tenure, state: PartitionState) -> None:
         tenure.state, tenure.columns, tenure.facts = state, state.columns, Facts.of(state)
         tenure.snapshot_at = self.around.clock()
+        tenure.unseen = tenure.keeper.has_unseen_state
         self.source.begin(tenure.partition, Start(state.next_offset, state.leader_epoch))
         if self._stalled:
             self.source.pause([tenure.partition])
-        self._commit(tenure, state.next_offset)  # so that lag is known from the start
+        if self._courier is None:
+            self._commit(tenure, state.next_offset)  # so that lag is known from the start
         self.watch.restored(tenure.partition, tenure.facts)
         manifest = tenure.keeper.manifest
         assert manifest is not None
@@ -421,9 +415,11 @@ class Worker:
 
     def _claim(self, tenure: Tenure, shape: Shape) -> PartitionState:
         state, keeper = self._claims.claim(tenure, shape), tenure.keeper
-        if self.publishing is not None and keeper.unpublished is not None:
+        if self._courier is not None:
+            self._courier.deliver(tenure, keeper.unpublished)
+        elif self.publishing is not None and keeper.unpublished is not None:
             self._publish(tenure, keeper.unpublished)  # what the last owner left due, under its own id
-            keeper.unpublished = None
+        keeper.unpublished = None
         return state
 
     def forget(self, partition: int) -> None:
@@ -441,11 +437,13 @@ class Worker:
         """Last checkpoints (on_revoke), leave the group, and out. Nothing is waited for beyond the budget."""
         self.tenures.close()
         try:
-            self.source.close(2 * self.plan.revoke_budget_s)
+            self.source.close(self.plan.revoke_budget_s + LEAVE_S)
         finally:
             self.tenures.drop_where(lambda _: True)
             self._desk.close()
+            if self._courier is not None:
+                self._courier.close()
             if self.sink is not None:
-                self.sink.close(self.plan.revoke_budget_s)
+                self.sink.close(FLUSH_S)  # what no checkpoint waited for is met again
             self._sketching.shutdown(wait=False, cancel_futures=True)
             self._beside.shutdown(wait=False, cancel_futures=True)
