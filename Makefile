@@ -14,7 +14,7 @@ export OPENBLAS_NUM_THREADS ?= 1
 export MKL_NUM_THREADS ?= 1
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help setup demo test lint types imports unit chart image test-image bench lock clean
+.PHONY: help setup demo test test-page lint types imports unit tools chart image test-image bench lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -44,8 +44,20 @@ types: $(STAMP)
 imports: $(STAMP)
 	$(BIN)/lint-imports
 
-unit: $(STAMP)
-	$(BIN)/pytest -n 2 --dist loadgroup --cov --cov-report=term
+# System tools are installed where CI=true; elsewhere tests without theirs are skipped, and say what to install.
+install = @if [ "$${CI:-}" = true ] && ! command -v $(1) > /dev/null; then \
+	apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(2); fi
+
+tools:
+	$(call install,promtool,prometheus)
+	$(call install,npm,nodejs npm)
+
+test-page: $(STAMP) ## the status page in a real browser
+	$(call install,chromium,chromium)
+	$(BIN)/pytest tests/page -m browser
+
+unit: $(STAMP) tools
+	$(BIN)/pytest -m "not browser and not image" -n 2 --dist loadgroup --cov --cov-report=term
 
 chart: $(STAMP) ## renew what the chart copies, and its golden files
 	$(BIN)/python -m tests.deploy.chart

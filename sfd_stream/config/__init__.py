@@ -5,13 +5,14 @@ effective.settings.sketch.ell        # 100
 effective.origin("sketch.ell")       # "--set"
 """
 
-from sfd_stream.config.load import Effective, load, load_kafka
+from sfd_stream.config.load import Effective, Some, load, load_kafka, load_some
 from sfd_stream.config.model import (
     CheckpointSettings,
     DeadLetterSettings,
     HttpSettings,
     InputSettings,
     LogSettings,
+    MergeSettings,
     Settings,
     SketchSettings,
     SnapshotSettings,
@@ -25,10 +26,13 @@ __all__ = [
     "HttpSettings",
     "InputSettings",
     "LogSettings",
+    "MergeSettings",
     "Settings",
     "SketchSettings",
     "SnapshotSettings",
+    "Some",
     "WorkerSettings",
     "load",
     "load_kafka",
+    "load_some",
 ]

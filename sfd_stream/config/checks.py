@@ -74,6 +74,7 @@ def _topics(settings: Settings) -> Iterator[Problem]:
     topics = (
         ("input.topic", settings.input.topic),
         ("snapshot.topic", settings.snapshot.topic),
+        ("merge.topic", settings.merge.topic),
         ("dead_letters.topic", settings.dead_letters.topic),
     )
     for i, (key, topic) in enumerate(topics):

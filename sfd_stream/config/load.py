@@ -19,7 +19,7 @@ from sfd_stream.config.sources import PREFIX, TOP_LEVEL, Given, Sources
 from sfd_stream.errors import SettingsError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
     from pathlib import Path
 
     from pydantic_core import ErrorDetails
@@ -61,20 +61,42 @@ def load(file: Path | None, *, environ: Mapping[str, str], overrides: Iterable[s
     return resolve(read_sources(file, environ=environ, overrides=overrides))
 
 
+@dataclass(frozen=True, slots=True)
+class Some:
+    """What a command needs that is no worker: librdkafka's properties, a few sections, and what else was given."""
+
+    kafka: Mapping[str, Any]
+    sections: Mapping[str, Any]
+    given: Mapping[str, Any]
+
+
+def load_some(
+    file: Path | None, *, environ: Mapping[str, str], overrides: Iterable[str] = (), sections: Collection[str] = ()
+) -> Some:
+    """`kafka` and these sections, judged as for a worker; nothing else is required. Unknown keys are errors."""
+    sources = read_sources(file, environ=environ, overrides=overrides)
+    newest = sources.newest()
+    problems = [*sources.problems, *(line for given in newest.values() if (line := _unknown(given)))]
+    properties = {given.path[1]: given.value for given in newest.values() if given.path[0] == "kafka"}
+    problems += [
+        f"kafka.{name} {text} ({newest[f'kafka.{name}'].origin})" for name, text in librdkafka.problems(properties)
+    ]
+    wanted = {name: SECTIONS[name] for name in sections}
+    good = {key: given for key, given in newest.items() if given.path[0] in wanted and not _unknown(given)}
+    _judge_alone(good, problems, wanted)
+    _raise_if_any(problems)
+    tree = _tree(good.values())
+    parts = {name: model.model_validate(tree.get(name, {})) for name, model in wanted.items()}
+    return Some(properties, parts, {key: given.value for key, given in newest.items()})
+
+
 def load_kafka(
     file: Path | None, *, environ: Mapping[str, str], overrides: Iterable[str] = ()
 ) -> tuple[Mapping[str, Any], str | None]:
-    """The properties for librdkafka and input.topic alone, for commands that need no whole worker."""
-    sources = read_sources(file, environ=environ, overrides=overrides)
-    newest = sources.newest()
-    unknown = [line for given in newest.values() if (line := _unknown(given))]
-    properties = {given.path[1]: given.value for given in newest.values() if given.path[0] == "kafka"}
-    wrong = [
-        f"kafka.{name} {text} ({newest[f'kafka.{name}'].origin})" for name, text in librdkafka.problems(properties)
-    ]
-    _raise_if_any([*sources.problems, *unknown, *wrong])
-    topic = newest.get("input.topic")
-    return properties, None if topic is None else str(topic.value)
+    """The properties for librdkafka and input.topic alone."""
+    found = load_some(file, environ=environ, overrides=overrides)
+    topic = found.given.get("input.topic")
+    return found.kafka, None if topic is None else str(topic)
 
 
 def load_http(file: Path | None, *, environ: Mapping[str, str], overrides: Iterable[str] = ()) -> HttpSettings:
@@ -150,11 +172,13 @@ def _places(keys: tuple[str, ...], good: Mapping[str, Given]) -> str:
     return f" ({', '.join(origins)})" if origins else ""
 
 
-def _judge_alone(good: Mapping[str, Given], problems: list[str]) -> set[str]:
+def _judge_alone(
+    good: Mapping[str, Given], problems: list[str], sections: Mapping[str, type[BaseModel]] = SECTIONS
+) -> set[str]:
     """Each section by its model; returns the keys that are wrong or missing."""
     bad: set[str] = set()
     tree = _tree(good.values())
-    for section, model in SECTIONS.items():
+    for section, model in sections.items():
         try:
             model.model_validate(tree.get(section, {}))
         except ValidationError as error:

@@ -1,6 +1,6 @@
 """The settings as one frozen tree: every key with its type, default and sentence, in the order shown.
 
-    kafka  input  sketch  checkpoint  snapshot  dead_letters  http  worker  log
+    kafka  input  sketch  checkpoint  snapshot  merge  dead_letters  http  worker  log
 
 What one field can judge stands at the field; what takes several stands in `checks.py`. No repr, dump or error
 of these classes shows a secret.
@@ -24,7 +24,7 @@ from pydantic_core.core_schema import ValidationInfo
 
 from sfd_stream.config import checks
 from sfd_stream.config.secrets import mask, secret_values
-from sfd_stream.config.values import OpenMapping, Scalar, Seconds, SizeBytes, StoreUrl, Topic
+from sfd_stream.config.values import OpenMapping, Scalar, Seconds, SizeBytes, StoreUrl, Topic, Topics
 
 # Column indices are 32-bit integers in memory.
 _D_LIMIT = 2**31 - 1
@@ -188,6 +188,25 @@ class SnapshotSettings(Section):
     column_names: bool = Field(default=True, description="Whether snapshots carry the columns' names (hashed).")
 
 
+class MergeSettings(Section):
+    """What "sfd-stream merge" reads and publishes: one sketch of many."""
+
+    topics: Topics | None = Field(
+        default=None, description="The snapshot topics to merge, separated by commas; null takes snapshot.topic."
+    )
+    group: str | None = Field(
+        default=None, description="The group whose snapshots to merge, where a topic holds several; null takes all."
+    )
+    topic: Topic | None = Field(default=None, description="The compacted topic to publish the merged sketch to.")
+    every_s: Seconds = Field(default=10.0, description="Publish a changed merge at most this often.")
+    republish_s: Seconds = Field(
+        default=600.0, description="Publish the newest merge again this often, even when nothing has changed."
+    )
+    ell: Count | None = Field(
+        default=None, description="The most rows that the merged sketch may have; null takes the largest of its parts."
+    )
+
+
 class DeadLetterSettings(Section):
     """What happens to messages that are not rows."""
 
@@ -210,6 +229,9 @@ class HttpSettings(Section):
     port: Annotated[int, Field(ge=0, le=65_535)] = Field(
         default=9464,
         description="The port for metrics, health and the status page; 0 picks a free one and says which.",
+    )
+    stuck_after_s: Seconds = Field(
+        default=60.0, description="/healthz fails once the loop has not turned for this long."
     )
 
 
@@ -259,6 +281,7 @@ class Settings(Section):
     sketch: SketchSettings = SketchSettings()
     checkpoint: CheckpointSettings
     snapshot: SnapshotSettings = SnapshotSettings()
+    merge: MergeSettings = MergeSettings()
     dead_letters: DeadLetterSettings = DeadLetterSettings()
     http: HttpSettings = HttpSettings()
     worker: WorkerSettings = WorkerSettings()

@@ -56,6 +56,13 @@ def check_topic(topic: str) -> str:
     return topic
 
 
+def split_topics(value: Any) -> Any:
+    """Names from `eu-sketches, us-sketches`: one text, as every source can say it."""
+    if not isinstance(value, str):
+        return value
+    return tuple(check_topic(name.strip()) for name in value.split(","))
+
+
 def check_store_url(url: str) -> str:
     """The scheme is one that a store is there for, and the place is complete."""
     parts = urlsplit(url)
@@ -117,6 +124,12 @@ SizeBytes = Annotated[
     ),
 ]
 Topic = Annotated[str, AfterValidator(check_topic), Field(json_schema_extra={"pattern": f"^{_TOPIC.pattern}$"})]
+Topics = Annotated[
+    tuple[str, ...],
+    BeforeValidator(split_topics),
+    PlainSerializer(", ".join, return_type=str),
+    WithJsonSchema({"type": "string", "pattern": rf"^{_TOPIC.pattern}(\s*,\s*{_TOPIC.pattern})*$"}),
+]
 StoreUrl = Annotated[str, AfterValidator(check_store_url)]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 OpenMapping = Annotated[

@@ -91,6 +91,11 @@ def fault_of(error: KafkaError) -> Fault:
     return Fault.PASSING
 
 
+def lasts(error: KafkaError) -> bool:
+    """Whether another client would fare no better: rights, credentials, versions."""
+    return error.code() in _WORDS
+
+
 def refusal(error: KafkaError, properties: Mapping[str, Any]) -> BrokerRefusedError:
     """The error to raise, in words that say what to do."""
     advice = _WORDS.get(error.code(), "the client can't go on after a fatal error: start it again")

@@ -35,6 +35,7 @@ class Tail:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.topic = topic
+        self.cluster_id: str | None = None  # known once it has been read from
         self._clock = clock
         self._properties = tail_properties(properties)
         self._failure: BrokerRefusedError | None = None
@@ -138,8 +139,9 @@ class Tail:
         return lambda left_s: self._consumer.get_watermark_offsets(where, left_s)
 
     def _partitions(self, deadline: float) -> list[int]:
-        listed = self._ask(lambda left_s: self._consumer.list_topics(self.topic, left_s), deadline).topics
-        found = listed.get(self.topic)
+        metadata = self._ask(lambda left_s: self._consumer.list_topics(self.topic, left_s), deadline)
+        self.cluster_id = metadata.cluster_id
+        found = metadata.topics.get(self.topic)
         error = None if found is None else found.error
         if error is not None and fault_of(error) is Fault.REFUSED:
             raise refusal(error, self._properties)

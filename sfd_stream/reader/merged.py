@@ -12,7 +12,8 @@ from scipy.sparse.linalg import LinearOperator
 from sfd_stream.errors import NoSnapshotError, UnmergeableError
 from sfd_stream.sketch.drift import Drift
 from sfd_stream.sketch.rows import Float
-from sfd_stream.sketch.sketch import PCA, Interval, Sketch
+from sfd_stream.sketch.sketch import PCA, Interval, Sketch, signed
+from sfd_stream.wire.hashing import signed_columns
 from sfd_stream.wire.snapshot_ids import Part
 from sfd_stream.wire.snapshots import Snapshot
 
@@ -107,13 +108,31 @@ class MergedSketch:
         """The column's name where one is known, else its number."""
         return self.names.get(column, str(column))
 
+    def components_by_name(self, k: int | None = None) -> Float:
+        """The components, without the signs that hashing gave to columns: an entry is the weight of the column's name.
+
+        A feature x enters column h(x) with the sign of its hash. The sign of a whole direction means nothing; it is
+        chosen so that the largest weight is positive.
+        """
+        return signed(self.components(k) * self._hash_signs())
+
+    def _hash_signs(self) -> Float:
+        """Of every column's name; 1 where there is none, or where it was cut so that its hash is not known."""
+        signs = np.ones(self.d)
+        if self.hash_seed is not None and self.names:
+            columns = np.fromiter(self.names, dtype=np.int64, count=len(self.names))
+            found, of_names = signed_columns(list(self.names.values()), self.d, self.hash_seed)
+            same = found == columns
+            signs[columns[same]] = of_names[same]
+        return signs
+
     def to_table(self, k: int | None = None, top: int | None = None) -> dict[str, Any]:
-        """Components as a long table: `component` (from 1), `column`, `name`, `weight`; for each its `top` strongest.
+        """Components by name as a long table: `component` (from 1), `column`, `name`, `weight`; `top` of each, or all.
 
         The columns of the dict are arrays of one length: `pandas.DataFrame(...)` and `pyarrow.table(...)` take it as
         it is.
         """
-        found = self.components(k)
+        found = self.components_by_name(k)
         best = _strongest(found, self.d if top is None else top)
         columns = best.ravel()
         return {
@@ -125,7 +144,7 @@ class MergedSketch:
 
     def top(self, k: int = 10, columns: int = 10) -> list[list[tuple[str, float]]]:
         """The k strongest directions, each by the names and weights of its strongest columns."""
-        found = self.components(k)
+        found = self.components_by_name(k)
         return [
             [(self.name(int(column)), float(direction[column])) for column in chosen]
             for direction, chosen in zip(found, _strongest(found, columns), strict=True)

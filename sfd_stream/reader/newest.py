@@ -23,43 +23,54 @@ class Newest:
     _values: dict[str, bytes] = field(default_factory=dict)
     _decoded: dict[str, Snapshot | Reference] = field(default_factory=dict)
     _broken: dict[str, FormatError] = field(default_factory=dict)
+    _gone: set[str] = field(default_factory=set)
 
     def offer(self, key: bytes | None, value: bytes | None, headers: Iterable[tuple[str, bytes | None]] = ()) -> bool:
-        """Takes the message if it is news; says whether it is. A tombstone is none."""
-        if value is None:
-            return False
+        """Takes the message if it is news; says whether it is. A null value takes its key away."""
         label = (key or b"").decode("utf-8", "replace")
+        if value is None:
+            return self._take_away(label)
         try:
             snapshot_id = SnapshotId.from_headers(headers) or decode_message(value).id
         except FormatError as error:
-            self._broken[label] = type(error)(f"the message {label!r}: {error}")
-            return True
+            ours = self.group is None or label.startswith(f"{self.group}/")
+            if ours:
+                self._broken[label] = type(error)(f"the message {label!r}: {error}")
+            return ours
         if self.group is not None and snapshot_id.group != self.group:
             return False
         last = self._ids.get(snapshot_id.key)
-        if last is not None and snapshot_id.order <= last.order:
+        if last is not None and (snapshot_id.order, snapshot_id.key in self._gone) <= (last.order, False):
             self.dropped += 1
             return False
         self._broken.pop(snapshot_id.key, None)
+        self._gone.discard(snapshot_id.key)
         self._ids[snapshot_id.key] = snapshot_id
         self._values[snapshot_id.key] = value
         self._decoded.pop(snapshot_id.key, None)
         return True
 
+    def _take_away(self, key: str) -> bool:
+        """The order is kept, so that nothing older comes back."""
+        known = self._broken.pop(key, None) is not None or (key in self._ids and key not in self._gone)
+        if key in self._ids:
+            self._gone.add(key)
+            self._values.pop(key, None)
+            self._decoded.pop(key, None)
+        return known
+
     @property
     def ids(self) -> Mapping[str, SnapshotId]:
-        return dict(self._ids)
+        return {key: found for key, found in self._ids.items() if key not in self._gone}
 
     def __len__(self) -> int:
-        return len(self._ids) + len(self._broken)
+        return len(self._ids) - len(self._gone) + len(self._broken)
 
     def all(self) -> list[Snapshot | Reference]:
         """Decoded, in the order of groups, topics and partitions."""
         for error in self._broken.values():
             raise error
-        return [
-            self._look(found) for found in sorted(self._ids.values(), key=lambda i: (i.group, i.topic, i.partition))
-        ]
+        return [self._look(found) for found in sorted(self.ids.values(), key=lambda i: (i.group, i.topic, i.partition))]
 
     def put(self, snapshot: Snapshot) -> None:
         """What a reference led to, in its place."""
@@ -75,4 +86,5 @@ class Newest:
             if found.id != told:
                 raise FormatError(f"a message's headers say {told}, its value is {found.id}")
             self._decoded[told.key] = found
+            del self._values[told.key]  # held once, not twice
         return self._decoded[told.key]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Self
 
 from sfd_stream.errors import NoSnapshotError, ObjectMissingError, StoreUnavailableError
@@ -24,6 +25,7 @@ from sfd_stream.wire.snapshots import Reference, Snapshot, resolve
 
 _LOG = logging.getLogger("sfd_stream.reader")
 _TURN_S = 0.5
+_WITHOUT_OPTIONS = ("file:", "memory:")
 _UNDERSCORED = frozenset({"log_level"})
 
 
@@ -90,20 +92,30 @@ class SnapshotReader:
         """One sketch of all partitions, which says what it has of how many, and how old."""
         return self._merge(self.latest())
 
-    def watch(self, *, every_s: float = 1.0) -> Iterator[MergedSketch]:
+    def watch(self, *, every_s: float = 1.0, unchanged: bool = False) -> Iterator[MergedSketch]:
         """The merged sketch as it is and then whenever it has changed, at most once in `every_s`; ends with `close`.
 
-        An empty topic is waited for, and once begun a broker or store that is away; what waiting does not mend raises.
+        `unchanged` gives it every time, with its new ages. An empty topic is waited for, and once begun a broker or
+        store that is away; what waiting does not mend raises.
         """
         self.refresh()
-        changed = True
+        changed, last = True, None
         while not self._closed:
-            if changed and len(self._newest):
-                merged = self._merged_or_later()
-                if merged is not None:
-                    yield merged
-                    changed = False
+            if changed and len(self._newest) and (merged := self._merged_or_later()) is not None:
+                changed, last = False, merged
+                yield merged
+            elif unchanged and last is not None:
+                yield replace(last, read_at_s=self._wall_clock())
             changed |= self.wait(every_s)
+
+    def held(self) -> list[Snapshot]:
+        """The newest snapshots read so far, without reading on."""
+        return self._resolved(self._newest)
+
+    @property
+    def cluster_id(self) -> str | None:
+        """The brokers' cluster, once something was read."""
+        return self._tail.cluster_id
 
     @property
     def ids(self) -> Mapping[str, SnapshotId]:
@@ -172,7 +184,8 @@ class SnapshotReader:
     def _fetch(self, reference: Reference) -> Snapshot:
         url = self._store_url or reference.store
         if url not in self._stores:
-            self._stores[url] = open_store(url, self._store_options)
+            options = {} if url.startswith(_WITHOUT_OPTIONS) else self._store_options
+            self._stores[url] = open_store(url, options)
         try:
             blob = self._stores[url].get(reference.key)
         except ObjectMissingError:

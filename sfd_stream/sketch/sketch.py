@@ -92,7 +92,7 @@ class Sketch:
 
     def components(self, k: int | None = None) -> Float:
         """The k strongest directions (k x d, orthonormal rows), signed so that the largest entry is positive."""
-        return _signed(self._svd()[1][: self._rank(k)])
+        return signed(self._svd()[1][: self._rank(k)])
 
     def project(self, X: Any, k: int | None = None) -> Float:
         """Rows of X in the coordinates of the k strongest directions (not centred)."""
@@ -162,7 +162,7 @@ class Sketch:
             top = np.maximum(top, 0.0)  # outside the span of these rows the matrix is zero, not negative
         error = (self.delta + self.rounding) / 2 / self._over()
         variance = np.maximum(top + (self.delta - self.rounding) / 2, 0.0) / self._over()
-        return PCA(_signed((Q @ vectors[:, ::-1][:, :k]).T), variance, error, self.mean)
+        return PCA(signed((Q @ vectors[:, ::-1][:, :k]).T), variance, error, self.mean)
 
     def drift(self, other: Sketch, k: int) -> Drift:
         """Principal angles between the top-k subspaces of both, with a bound of how far the true ones may be off."""
@@ -248,22 +248,20 @@ class Sketch:
         )
 
     def astype(self, dtype: Any) -> Sketch:
-        """B in another precision; both sides of the bound are widened by what that changes.
+        """B in another precision; both sides of the bound are widened by what rounding B may change.
 
-        With E the change, ||(B + E)'(B + E) - B'B|| <= (2 ||B||_2 + ||E||_F) ||E||_F; E is known, so nothing is assumed
-        of how numbers are rounded or vanish.
+        With E the change, ||B'B - (B-E)'(B-E)|| <= ||E||F (2 ||B|| + ||E||F). OverflowError if B does not fit.
         """
-        if np.dtype(dtype) == self.matrix.dtype:
-            return self
-        with np.errstate(over="ignore", under="ignore"):
+        with np.errstate(over="ignore"):
             matrix = self.matrix.astype(dtype)
         if not np.isfinite(matrix).all():
-            raise OverflowError(f"the sketch has entries beyond the range of {matrix.dtype}; keep it in float64")
-        scale = power_of_two_above(float(np.max(np.abs(self.matrix), initial=0.0)))
-        wide = np.asarray(self.matrix, np.float64) / scale
-        change = float(np.linalg.norm(np.asarray(matrix, np.float64) / scale - wide))
-        spectral = float(np.linalg.norm(wide, 2)) if wide.size else 0.0
-        widened = (2 * spectral + change) * change * (1 + 1e-6) * scale**2
+            raise OverflowError(f"the sketch has values that {matrix.dtype} can't hold")
+        if matrix.dtype == np.float64 or not matrix.size:
+            return replace(self, matrix=matrix)
+        scale = power_of_two_above(float(np.max(np.abs(self.matrix))))
+        spectral = float(np.linalg.norm(self.matrix / scale, 2))
+        change = float(np.sqrt(_square((self.matrix - matrix) / scale)))
+        widened = change * (2 * spectral + change) * (1 + 1e-6) * scale**2
         return replace(self, matrix=matrix, delta=self.delta + widened, rounding=self.rounding + widened)
 
     def _rank(self, k: int | None) -> int:
@@ -291,7 +289,7 @@ def _square(X: Float) -> float:
     return float(wide @ wide)
 
 
-def _signed(components: Float) -> Float:
+def signed(components: Float) -> Float:
     """Signs fixed so that each direction's largest entry is positive: the same picture on every machine."""
     if not components.size:
         return components

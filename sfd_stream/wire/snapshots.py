@@ -109,13 +109,16 @@ def snapshot_of(
 
 
 def _seal(schema: str, body: Mapping[str, Any]) -> bytes:
-    packed = msgpack.packb(dict(body))
-    return _sealed(schema, VERSION, _sum_of(schema, VERSION, packed), packed)
+    packed: bytes = msgpack.packb(dict(body))
+    return _head(schema, VERSION, _sum_of(schema, VERSION, packed), len(packed)) + packed
 
 
-def _sealed(schema: str, version: int, checksum_: bytes, body: bytes) -> bytes:
-    sealed: bytes = msgpack.packb({"schema": schema, "version": version, "checksum": checksum_, "body": body})
-    return sealed
+def _head(schema: str, version: int, checksum_: bytes, body_bytes: int) -> bytes:
+    """All of a message but the body: a map of four whose last value is `bin`, in msgpack's shortest form."""
+    three: bytes = msgpack.packb({"schema": schema, "version": version, "checksum": checksum_})
+    width = next(width for width in (1, 2, 4) if body_bytes < 1 << 8 * width)
+    mark = {1: b"\xc4", 2: b"\xc5", 4: b"\xc6"}[width]
+    return b"".join((b"\x84", three[1:], msgpack.packb("body"), mark, body_bytes.to_bytes(width, "big")))
 
 
 def _sum_of(schema: str, version: int, body: bytes) -> bytes:
@@ -130,7 +133,7 @@ def _unseal(value: bytes) -> tuple[str, dict[str, Any]]:
         case _:
             raise FormatError("not a snapshot of sfd-stream: the value is no map of schema, version, checksum and body")
     # What a reader skips over (an odd encoding, a key more) would be damage that nobody notices.
-    if _sum_of(schema, version, body) != said or _sealed(schema, version, said, body) != value:
+    if _sum_of(schema, version, body) != said or not value.startswith(_head(schema, version, said, len(body))):
         raise ChecksumError("a snapshot message is damaged: its checksum does not match")
     if schema not in (SNAPSHOT, REFERENCE):
         raise FormatError(
@@ -213,7 +216,7 @@ def _reference_in(body: Mapping[str, Any]) -> Reference:
 
 def encode_snapshot(snapshot: Snapshot) -> bytes:
     """The bytes of a snapshot; a narrower dtype widens the published delta by what the rounding may change."""
-    sketch = snapshot.sketch.astype(np.dtype(snapshot.dtype))
+    sketch, dtype = _narrowed(snapshot.sketch, snapshot.dtype)
     press = zstandard.ZstdCompressor(level=_LEVEL).compress
     sums = sketch.column_sums
     body = {
@@ -225,9 +228,9 @@ def encode_snapshot(snapshot: Snapshot) -> bytes:
         **{name: float(getattr(sketch, name)) for name in _SIZES if name != "made_at_s"},
         "columns": snapshot.columns,
         "hash_seed": snapshot.hash_seed,
-        "dtype": snapshot.dtype,
+        "dtype": dtype,
         "matrix_rows": len(sketch.matrix),
-        "matrix": press(_raw(sketch.matrix, _DTYPES[snapshot.dtype])),
+        "matrix": press(_raw(sketch.matrix, _DTYPES[dtype])),
         "column_sums": None if sums is None else press(_raw(sums, _DTYPES["float64"])),
         "names": press(msgpack.packb([list(snapshot.names), list(snapshot.names.values())]))
         if snapshot.names
@@ -235,6 +238,14 @@ def encode_snapshot(snapshot: Snapshot) -> bytes:
         "parts": [part.as_map() for part in snapshot.merged_from],
     }
     return _seal(SNAPSHOT, body)
+
+
+def _narrowed(sketch: Sketch, dtype: str) -> tuple[Sketch, str]:
+    """In the dtype wanted, or in float64 where that can't hold the values: a stream does not end for that."""
+    try:
+        return sketch.astype(_DTYPES[dtype]), dtype
+    except OverflowError:
+        return sketch, "float64"
 
 
 def _raw(array: Float, dtype: np.dtype[Any]) -> memoryview:

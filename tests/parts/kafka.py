@@ -32,6 +32,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ConfigResource,
     NewPartitions,
     NewTopic,
+    OffsetSpec,
     ResourceType,
 )
 
@@ -151,6 +152,10 @@ class Broker:
         left = producer.flush(60)
         assert not left, f"{left} messages to {topic} were not sent"
         assert not failures, f"{topic}: {failures[0]}"
+
+    def end_offset(self, topic: str, partition: int = 0) -> int:
+        where = TopicPartition(topic, partition)
+        return int(self.admin.list_offsets({where: OffsetSpec.latest()})[where].result(30).offset)
 
     def leaders_known(self, name: str | None = None, *, partitions: int | None = None) -> bool:
         """Metadata may answer before partitions have leaders: only then is a broker of use."""

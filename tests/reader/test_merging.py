@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from sfd_stream.errors import FormatError, UnmergeableError
 from sfd_stream.reader.merged import MergedSketch, merge
 from sfd_stream.reader.newest import Newest
+from sfd_stream.wire.rows import HashedColumns, decode, encode_row
 from sfd_stream.wire.snapshots import Snapshot, decode_snapshot, encode_snapshot
 from tests.reader.made import holds, message, rows_of, sketch_of, snapshot
 
@@ -37,6 +38,29 @@ def test_headers_that_belie_their_value_are_noticed() -> None:
     newest = Newest()
     newest.offer(MESSAGES[0].key, MESSAGES[0].value, MESSAGES[1].headers)
     with pytest.raises(FormatError, match="headers say"):
+        newest.all()
+
+
+def test_a_null_value_takes_its_key_away_and_lets_nothing_older_back() -> None:
+    newest = Newest()
+    old, new = MESSAGES[0], MESSAGES[1]
+    assert not newest.offer(new.key, None)
+    newest.offer(new.key, new.value, new.headers)
+    newest.offer(b"damaged", b"")
+    assert newest.offer(new.key, None)
+    assert newest.offer(b"damaged", None)
+    assert (len(newest), newest.all(), newest.ids) == (0, [], {})
+    assert not newest.offer(new.key, None)
+    assert not newest.offer(old.key, old.value, old.headers)
+    assert newest.offer(new.key, new.value, new.headers)  # published again: it is there again
+    assert [found.id.order for found in newest.all()] == [ORDERS[1]]
+
+
+def test_a_broken_message_of_another_group_is_none_of_ours() -> None:
+    newest = Newest("g")
+    assert not newest.offer(b"other/rows/0", b"damaged")
+    assert newest.offer(b"g/rows/0", b"damaged")
+    with pytest.raises(FormatError, match="'g/rows/0'"):
         newest.all()
 
 
@@ -126,8 +150,24 @@ def test_the_long_table_is_the_components_and_pandas_and_arrow_would_take_it() -
     assert {len(values) for values in table.values()} == {3 * 12}
     rebuilt = np.zeros((3, 12))
     rebuilt[table["component"] - 1, table["column"]] = table["weight"]
-    assert np.array_equal(rebuilt, merged.components(3))
+    assert np.array_equal(rebuilt, merged.components_by_name(3))
+    assert np.array_equal(np.abs(rebuilt), np.abs(merged.components(3)))
     assert all(type(name) is str for name in table["name"])
+
+
+def test_words_that_come_together_have_one_sign_whatever_their_hashes() -> None:
+    """In the columns their signs are those of the hash; by name they must agree."""
+    words = [f"word{n}" for n in range(12)]
+    columns = HashedColumns(4096, 3)
+    batch = decode([encode_row(words, [1.0] * 12, packed=False)] * 5, columns)
+    sketch = sketch_of(batch.block.csr(), 4)
+    assert isinstance(batch.columns, HashedColumns)
+    made = snapshot(sketch, columns="hashed", hash_seed=3, names=batch.columns.names)
+    merged = merge([made], 2000.0)
+    (top,) = merged.top(1, 12)
+    assert {name for name, _ in top} == set(words)
+    assert [weight for _, weight in top] == pytest.approx([12**-0.5] * 12)
+    assert (np.sign(merged.components(1)[0]) < 0).any()
 
 
 def test_the_strongest_columns_come_first() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -19,16 +20,18 @@ from sfd_stream.errors import (
     ObjectMissingError,
     UnmergeableError,
 )
+from sfd_stream.kafka.tail import Tail
 from sfd_stream.storage import open_store
 from sfd_stream.wire import snapshots as wire
-from sfd_stream.wire.snapshots import encode_snapshot, message_of, reference_to
+from sfd_stream.wire.snapshots import Message, encode_snapshot, message_of, reference_to
 from tests.reader.made import COMPACTED, holds, message, publish, rows_of, sketch_of, snapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from tests.parts.kafka import Broker
+    from tests.parts.kafka_fixtures import PrivateBrokers
 
 
 def reader_of(broker: Broker, topic: str, **options: Any) -> SnapshotReader:
@@ -107,6 +110,29 @@ def test_watch_gives_each_change_and_no_stale_one(kafka: Broker) -> None:
         assert next(watching).rows == 40
 
 
+def test_watch_can_tick_so_that_ages_are_seen_to_grow(kafka: Broker) -> None:
+    topic, clock = kafka.create_topic(), iter(range(1000, 1100))
+    publish(kafka, topic, [message(snapshot(sketch_of(rows_of(0))))])
+    with SnapshotReader(kafka.bootstrap, topic, wall_clock=lambda: float(next(clock))) as reader:
+        first, second = itertools.islice(reader.watch(every_s=0.1, unchanged=True), 2)
+    assert second.sketch is first.sketch
+    assert second.ages_s["rows/0"] > first.ages_s["rows/0"]
+
+
+def test_watch_outlives_a_broker_that_is_killed(private_broker: PrivateBrokers) -> None:
+    broker = private_broker()
+    topic = broker.create_topic()
+    publish(broker, topic, [message(snapshot(sketch_of(rows_of(0, n=10))))])
+    with reader_of(broker, topic, reconnect_backoff_max_ms=500, log_level=0) as reader:
+        watching = reader.watch(every_s=0.2)
+        assert next(watching).rows == 10
+        broker.kill()
+        assert not reader.wait(1.0)
+        broker.restart()
+        publish(broker, topic, [message(snapshot(sketch_of(rows_of(0, n=20)), number=2))])
+        assert next(watching).rows == 20
+
+
 def test_watch_waits_for_a_first_snapshot_and_ends_when_closed(kafka: Broker) -> None:
     topic = kafka.create_topic()
     reader = reader_of(kafka, topic)
@@ -140,22 +166,43 @@ def test_a_transaction_that_was_not_committed_is_not_seen(kafka: Broker) -> None
         assert cold.latest()[0].id.number == 1
 
 
+CLEANED_SOON = COMPACTED | {"segment.ms": "200", "min.cleanable.dirty.ratio": "0.01", "delete.retention.ms": "0"}
+
+
 def test_a_cold_reader_of_64_partitions_and_ten_thousand_past_snapshots(kafka: Broker) -> None:
-    """The past is small here (the cost is per message); the last of each partition is real."""
-    topic = kafka.create_topic(
-        partitions=8, config=COMPACTED | {"segment.ms": "200", "min.cleanable.dirty.ratio": "0.01"}
-    )
+    """The past is small here (its cost is per message); the last of each partition is real."""
+    topic = kafka.create_topic(partitions=4, config=CLEANED_SOON)
     matrices = [rows_of(p, n=15) for p in range(64)]
     old = sketch_of(rows_of(0, n=2, d=2), 2)
     past = [snapshot(old, p, partitions=64, number=n) for n in range(1, 158) for p in range(64)]
-    last = [snapshot(sketch_of(A), p, partitions=64, number=1000) for p, A in enumerate(matrices)]
     assert len(past) > 10_000
-    publish(kafka, topic, (message(one) for one in [*past, *last]))
+    publish_quickly(kafka, topic, map(message, past))
+    last = [snapshot(sketch_of(A), p, partitions=64, number=1000) for p, A in enumerate(matrices)]
+    publish(kafka, topic, map(message, last))
     with reader_of(kafka, topic) as reader:
         merged = reader.merged()
     assert merged.complete
     assert len(merged.parts) == 64
     assert holds(matrices, merged.sketch)
+    kafka._wait_for(lambda: records_in(kafka, topic) < 1000, "compaction")
+    with reader_of(kafka, topic) as cold:
+        assert cold.merged().sketch == merged.sketch
+
+
+def publish_quickly(kafka: Broker, topic: str, messages: Iterable[Message]) -> None:
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "linger.ms": 100, "log_level": 0})
+    for one in messages:
+        producer.produce(topic, one.value, one.key, headers=list(one.headers))
+        producer.poll(0)
+    assert producer.flush(60) == 0
+
+
+def records_in(kafka: Broker, topic: str) -> int:
+    tail = Tail({"bootstrap.servers": kafka.bootstrap}, topic)
+    try:
+        return sum(len(records) for records in tail.catch_up(30))
+    finally:
+        tail.close()
 
 
 def test_partitions_may_be_added_to_the_snapshot_topic(kafka: Broker) -> None:
@@ -331,12 +378,15 @@ def test_headers_dropped_on_the_way_do_not_matter(kafka: Broker) -> None:
         assert reader.latest()[0].id.number == 2
 
 
-def test_tombstones_are_passed_over(kafka: Broker) -> None:
+def test_a_tombstone_takes_a_partition_away_for_cold_and_for_live_readers(kafka: Broker) -> None:
     topic = kafka.create_topic()
-    publish(kafka, topic, [message(snapshot(sketch_of(rows_of(0))))])
-    kafka.produce(topic, [None], key=b"g/rows/0")
-    with reader_of(kafka, topic) as reader:
-        assert len(reader.latest()) == 1
+    publish(kafka, topic, [message(snapshot(sketch_of(rows_of(p)), p, partitions=2)) for p in (0, 1)])
+    with reader_of(kafka, topic) as live:
+        assert live.merged().complete
+        kafka.produce(topic, [None], key=b"g/rows/0")
+        with reader_of(kafka, topic) as cold:
+            for reader in (live, cold):
+                assert reader.merged().missing == ("rows/0",)
 
 
 def test_history_tells_every_state_that_the_topic_still_holds(kafka: Broker) -> None:

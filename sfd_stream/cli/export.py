@@ -1,0 +1,44 @@
+"""`sfd-stream export`: the newest sketch as a file."""
+
+# Annotations are evaluated: typer reads them.
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sfd_stream.cli.options import ConfigOption, SetOption
+from sfd_stream.cli.reading import (
+    BrokerOption,
+    GroupOption,
+    StoreOption,
+    TopicOption,
+    reader_of,
+    some_settings,
+    warn_if_incomplete,
+)
+
+
+def export(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help=".npz (NumPy), .csv (a long table) or .mtx (B itself).")],
+    *,
+    topic: TopicOption = None,
+    broker: BrokerOption = None,
+    group: GroupOption = None,
+    top: Annotated[
+        int | None, typer.Option("--top", "-k", min=1, help="How many directions; all if not given.")
+    ] = None,
+    store_url: StoreOption = None,
+    config: ConfigOption = None,
+    overrides: SetOption = None,
+) -> None:
+    """Write the newest merged sketch to a file.
+
+    Example: [bold]sfd-stream export sketch.npz --topic sketches --broker localhost:9092[/bold]
+    """
+    from sfd_stream.reader.exports import export as write
+
+    with reader_of(some_settings(config, overrides, broker), topic, group, store_url) as reader:
+        merged = reader.merged()
+    warn_if_incomplete(merged)
+    write(merged, file, top)
+    typer.echo(f"{file}: {merged!r}")

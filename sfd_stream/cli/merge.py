@@ -1,0 +1,89 @@
+"""`sfd-stream merge`: one sketch of many, kept and published."""
+
+# Annotations are evaluated: typer reads them.
+import signal
+import time
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from sfd_stream.cli.options import ConfigOption, SetOption
+from sfd_stream.cli.reading import reader_of, some_settings
+from sfd_stream.errors import SettingsError
+
+if TYPE_CHECKING:
+    from sfd_stream.config import MergeSettings, Some
+    from sfd_stream.service.merger import Merger
+
+_MESSAGE_MAX_BYTES = 1_000_000
+_OVERHEAD_BYTES = 65_536  # of a batch around a message
+_TIMEOUT_S = 30.0
+
+
+def merge(
+    config: ConfigOption = None,
+    overrides: SetOption = None,
+    once: Annotated[bool, typer.Option("--once", help="Merge what is there, publish it, and end.")] = False,
+) -> None:
+    """Keep the merged sketch of one or more snapshot topics and publish it to merge.topic.
+
+    What it publishes are snapshots again, so merges can be merged (region, then world). Run one replica.
+
+    Example: [bold]sfd-stream merge --config config/local.yaml --set merge.topics=eu,us --set merge.topic=world[/bold]
+    """
+    from sfd_stream.config.secrets import secret_values
+    from sfd_stream.service import logs
+
+    some = some_settings(config, overrides, None, ("merge", "log"))
+    log = some.sections["log"]
+    logs.configure(level=log.level, form=log.format, secrets=secret_values("kafka", dict(some.kafka)))
+    merger = merger_of(some)
+    if once:
+        merger.start()
+        merger.publish_due()
+        return
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: merger.stop())
+    merger.run()
+
+
+def merger_of(some: "Some") -> "Merger":
+    from sfd_stream.kafka.sink import Sink
+    from sfd_stream.service.logs import get_logger
+    from sfd_stream.service.merger import MergePlan, Merger
+
+    settings: MergeSettings = some.sections["merge"]
+    topics, topic = _topics(some, settings)
+    group = some.kafka.get("group.id")
+    if not group:
+        raise SettingsError("kafka.group.id is required: it is part of the merged snapshot's key")
+    sink = Sink(some.kafka)
+    sink.ensure_topic(topic, partitions=1, config=_topic_config(some), timeout_s=_TIMEOUT_S)
+    return Merger(
+        MergePlan(str(group), topic, settings.every_s, settings.republish_s, settings.ell),
+        [reader_of(some, name, settings.group) for name in topics],
+        reader_of(some, topic, str(group)),
+        sink,
+        clock=time.monotonic,
+        wall_clock=time.time,
+        log=get_logger(),
+    )
+
+
+def _topics(some: "Some", settings: "MergeSettings") -> tuple[tuple[str, ...], str]:
+    given = some.given.get("snapshot.topic")
+    topics = settings.topics or ((str(given),) if given else ())
+    if not topics:
+        raise SettingsError("merge.topics is required: the snapshot topics to merge, separated by commas")
+    if settings.topic is None:
+        raise SettingsError("merge.topic is required: the topic to publish the merged sketch to")
+    if settings.topic in topics:
+        raise SettingsError(
+            f"merge.topic must be another topic than those it merges, and {settings.topic} is one of them"
+        )
+    return topics, settings.topic
+
+
+def _topic_config(some: "Some") -> dict[str, Any]:
+    size = int(some.kafka.get("message.max.bytes", _MESSAGE_MAX_BYTES)) + _OVERHEAD_BYTES
+    return {"cleanup.policy": "compact", "max.message.bytes": str(size)}

@@ -1,0 +1,65 @@
+"""`sfd-stream plot`: pictures of the newest sketch, and of its drift."""
+
+# Annotations are evaluated: typer reads them.
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sfd_stream.cli.options import ConfigOption, SetOption
+from sfd_stream.cli.reading import (
+    BrokerOption,
+    GroupOption,
+    StoreOption,
+    TopicOption,
+    TopOption,
+    reader_of,
+    some_settings,
+    warn_if_incomplete,
+)
+
+
+class Picture(StrEnum):
+    SPECTRUM = "spectrum"
+    ENERGY = "energy"
+    COMPONENTS = "components"
+    DRIFT = "drift"
+
+
+def plot(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Where to: .png or .svg.")],
+    *,
+    what: Annotated[
+        list[Picture] | None,
+        typer.Option("--what", help="Which picture; may be repeated.", show_default="all but drift"),
+    ] = None,
+    topic: TopicOption = None,
+    broker: BrokerOption = None,
+    group: GroupOption = None,
+    top: TopOption = 10,
+    store_url: StoreOption = None,
+    config: ConfigOption = None,
+    overrides: SetOption = None,
+) -> None:
+    """Draw the spectrum with its error band, the energy curve, the components, the drift over time.
+
+    Drift is drawn over the snapshots that the topic still holds, against the first of them.
+
+    Example: [bold]sfd-stream plot sketch.svg --what spectrum --topic sketches --broker localhost:9092[/bold]
+    """
+    from sfd_stream.reader import plots
+
+    wanted = what or [Picture.SPECTRUM, Picture.ENERGY, Picture.COMPONENTS]
+    figure = plots.new_figure(len(wanted))
+    with reader_of(some_settings(config, overrides, broker), topic, group, store_url) as reader:
+        merged = reader.merged()
+        history = list(reader.history()) if Picture.DRIFT in wanted else []
+    warn_if_incomplete(merged)
+    for axes, picture in zip(figure.subplots(len(wanted), squeeze=False)[:, 0], wanted, strict=True):
+        if picture is Picture.DRIFT:
+            plots.drift(axes, history, top)
+        else:
+            plots.PICTURES[picture](axes, merged, top)
+    plots.save(figure, file)
+    typer.echo(f"{file}: {', '.join(wanted)} of {merged!r}")

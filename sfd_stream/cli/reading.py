@@ -1,0 +1,65 @@
+"""Options that the commands share which read snapshots, and the reader that they lead to."""
+
+# Annotations are evaluated: typer reads them.
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from sfd_stream.errors import SettingsError
+
+if TYPE_CHECKING:
+    from sfd_stream.config import Some
+    from sfd_stream.reader.merged import MergedSketch
+    from sfd_stream.reader.reader import SnapshotReader
+
+BrokerOption = Annotated[
+    str | None, typer.Option("--broker", metavar="HOST:PORT", help="Short for --set kafka.bootstrap.servers=HOST:PORT.")
+]
+TopicOption = Annotated[
+    str | None, typer.Option("--topic", help="The topic of snapshots.", show_default="snapshot.topic")
+]
+GroupOption = Annotated[
+    str | None, typer.Option("--group", help="The group whose sketches to read, where a topic holds several.")
+]
+StoreOption = Annotated[
+    str | None,
+    typer.Option("--store-url", metavar="URL", help="The checkpoint store, if it has another address from here."),
+]
+TopOption = Annotated[int, typer.Option("--top", "-k", min=1, help="How many directions.")]
+ColumnsOption = Annotated[int, typer.Option("--columns", min=1, help="How many of each direction's strongest columns.")]
+
+
+def some_settings(
+    config: Path | None, overrides: list[str] | None, broker: str | None, sections: tuple[str, ...] = ()
+) -> "Some":
+    from sfd_stream.config import load_some
+
+    short = [f"kafka.bootstrap.servers={broker}"] if broker else []
+    found = load_some(config, environ=os.environ, overrides=[*(overrides or ()), *short], sections=sections)
+    if not found.kafka.get("bootstrap.servers"):
+        raise SettingsError("which broker? Give --broker HOST:PORT, --config FILE or SFD_KAFKA__BOOTSTRAP_SERVERS")
+    return found
+
+
+def reader_of(some: "Some", topic: str | None, group: str | None, store_url: str | None = None) -> "SnapshotReader":
+    """A reader of `topic`, or of snapshot.topic, by the settings' brokers and the store's options."""
+    from sfd_stream.reader.reader import SnapshotReader
+
+    topic = topic or some.given.get("snapshot.topic")
+    if topic is None:
+        raise SettingsError("which topic? Give --topic NAME, or --config FILE with snapshot.topic")
+    properties: dict[str, Any] = {key: value for key, value in some.kafka.items() if "." in key or key == "log_level"}
+    prefix = "checkpoint.options."
+    options = {key.removeprefix(prefix): str(value) for key, value in some.given.items() if key.startswith(prefix)}
+    bootstrap = str(properties.pop("bootstrap.servers"))
+    properties.setdefault("log_level", 2)  # what fails is said in a sentence of ours
+    return SnapshotReader(bootstrap, str(topic), group=group, store_url=store_url, store_options=options, **properties)
+
+
+def warn_if_incomplete(merged: "MergedSketch") -> None:
+    if not merged.complete:
+        held, missing = len(merged.parts), len(merged.missing)
+        some = ", ".join(merged.missing[:8]) + (", ..." if missing > 8 else "")
+        typer.echo(f"INCOMPLETE: {held} of {held + missing} partitions, no snapshot of {some}", err=True)

@@ -1,0 +1,63 @@
+"""A merged sketch as files that other programs read: .npz, .csv, .mtx. No pickle."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable
+from pathlib import Path
+from types import MappingProxyType
+
+import numpy as np
+import scipy.io
+
+from sfd_stream.errors import SettingsError
+from sfd_stream.reader.merged import MergedSketch
+from sfd_stream.reader.report import numbers_of
+
+
+def export(merged: MergedSketch, file: Path, k: int | None = None) -> None:
+    """In the form that the file's name asks for; `k` limits the directions of a table (.csv) and of .npz."""
+    if file.suffix not in FORMS:
+        raise SettingsError(f"{file} must end in {', '.join(FORMS)}: that says what to write")
+    try:
+        FORMS[file.suffix](merged, file, k)
+    except OSError as error:
+        raise SettingsError(f"can't write {file}: {error.strerror}") from None
+
+
+def _npz(merged: MergedSketch, file: Path, k: int | None) -> None:
+    """B, its directions, the exact counters, names and what is missing; `numpy.load(file)` gives them by name."""
+    sums = merged.sketch.column_sums
+    arrays = {
+        "matrix": merged.sketch.matrix,
+        "components": merged.components(k),
+        "singular_values": merged.singular_values(k),
+        **({} if sums is None else {"column_sums": sums}),
+        "name_columns": np.array(sorted(merged.names), dtype=np.int64),
+        "names": np.array([merged.names[column] for column in sorted(merged.names)], dtype=np.str_),
+        "partitions": np.array(merged.partitions, dtype=np.str_),
+        "missing": np.array(merged.missing, dtype=np.str_),
+        **{name: np.array(value) for name, value in numbers_of(merged).items()},
+    }
+    np.savez_compressed(file, allow_pickle=False, **arrays)
+
+
+def _csv(merged: MergedSketch, file: Path, k: int | None) -> None:
+    """The long table: component, column, name, weight."""
+    table = merged.to_table(k)
+    with file.open("w", newline="", encoding="utf-8") as stream:
+        writer = csv.writer(stream)
+        writer.writerow(table)
+        writer.writerows(zip(*(values.tolist() for values in table.values()), strict=True))
+
+
+def _mtx(merged: MergedSketch, file: Path, _: int | None) -> None:
+    """B as MatrixMarket, with its promise in the comment."""
+    state = "whole" if merged.complete else f"INCOMPLETE, without {', '.join(merged.missing)}"
+    comment = f" {merged.rows} rows, delta {merged.delta!r}: 0 <= A'A - B'B <= delta; {state}"
+    with file.open("wb") as stream:
+        scipy.io.mmwrite(stream, merged.sketch.matrix, comment=comment, precision=17)
+
+
+Write = Callable[[MergedSketch, Path, int | None], None]
+FORMS: MappingProxyType[str, Write] = MappingProxyType({".npz": _npz, ".csv": _csv, ".mtx": _mtx})

@@ -1,0 +1,197 @@
+"""`sfd-stream merge`: keeps the merged sketch of one or more snapshot topics and publishes it, in snapshot form.
+
+Every merge starts from the parts, so that a snapshot that was replaced is really gone from it, and names the input
+partitions that it holds, so that merges of merges can still tell what is missing. It has no store: on start it reads
+its own newest message and goes on with the next epoch. One replica; a second one fences the first, which stops.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sfd_stream.errors import (
+    BrokerRefusedError,
+    FencedError,
+    NoSnapshotError,
+    ObjectMissingError,
+    StoreUnavailableError,
+)
+from sfd_stream.kafka.sink import TOO_LARGE, Sink
+from sfd_stream.reader.merged import MergedSketch, merge
+from sfd_stream.reader.reader import SnapshotReader
+from sfd_stream.wire.snapshot_ids import SnapshotId
+from sfd_stream.wire.snapshots import Message, Snapshot, encode_snapshot, message_of
+
+FLUSH_S = 30.0
+SLICE_S = 0.5
+
+
+@dataclass(frozen=True)
+class MergePlan:
+    group: str
+    topic: str
+    every_s: float
+    republish_s: float
+    ell: int | None = None
+
+
+class Merger:
+    """`start` once, then `turn` again and again; `run` does both until `stop`. `own` reads what it publishes itself."""
+
+    def __init__(
+        self,
+        plan: MergePlan,
+        inputs: Sequence[SnapshotReader],
+        own: SnapshotReader,
+        sink: Sink,
+        *,
+        clock: Callable[[], float],
+        wall_clock: Callable[[], float],
+        log: Any,
+    ) -> None:
+        self.plan = plan
+        self.log = log
+        self.last: SnapshotId | None = None
+        self.published = 0
+        self._inputs = inputs
+        self._own = own
+        self._sink = sink
+        self._clock = clock
+        self._wall_clock = wall_clock
+        self._epoch = 0
+        self._number = 0
+        self._newest: Message | None = None
+        self._changed = True
+        self._published_at = 0.0
+        self._stopped = threading.Event()
+
+    def run(self) -> None:
+        self.start()
+        while not self._stopped.is_set():
+            self.turn()
+
+    def stop(self) -> None:
+        self._stopped.set()
+
+    def start(self) -> None:
+        """Takes the epoch after that of the newest message under its own key, and reads all parts."""
+        self._own.refresh()
+        newest = self._own_newest()
+        self._epoch = 1 if newest is None else newest.epoch + 1
+        self.last = newest
+        for reader in self._inputs:
+            reader.refresh()
+        self.log.info("merging", topic=self.plan.topic, epoch=self._epoch)
+
+    def turn(self) -> None:
+        self.publish_due()
+        self._listen()
+
+    def publish_due(self) -> None:
+        """The merge, if a part has changed; the same again, if it is time."""
+        self._check_alone()
+        if self._changed:
+            self._publish_merge()
+        elif self._newest is not None and self._clock() - self._published_at >= self.plan.republish_s:
+            self._publish(self._newest)
+
+    def _listen(self) -> None:
+        """For `every_s`, or until stopped."""
+        slices = max(round(self.plan.every_s / SLICE_S), 1)
+        for _ in range(slices):
+            if self._stopped.is_set():
+                return
+            for reader in self._inputs:
+                self._changed |= reader.wait(self.plan.every_s / slices / len(self._inputs))
+        self._own.wait(0.01)
+
+    def _publish_merge(self) -> None:
+        merged = self._merged()
+        if merged is None:
+            return
+        self._number += 1
+        snapshot_id = SnapshotId(self._own.cluster_id, self.plan.group, self.plan.topic, 0, self._epoch, self._number)
+        encoded = encode_snapshot(snapshot_of_merge(merged, snapshot_id, self._wall_clock()))
+        self._newest = message_of(encoded)
+        self._changed = not self._publish(self._newest)
+        if not self._changed:
+            self.last = snapshot_id
+            self.published += 1
+            self._say(merged, len(encoded))
+
+    def _merged(self) -> MergedSketch | None:
+        """None while there is nothing to merge, or a part can't be fetched right now."""
+        try:
+            parts = [snapshot for reader in self._inputs for snapshot in _held(reader)]
+            return merge(parts, self._wall_clock(), ell=self.plan.ell)
+        except NoSnapshotError:
+            return None
+        except (ObjectMissingError, StoreUnavailableError) as error:
+            self.log.warning("a part can't be fetched now, trying again", error=str(error))
+            return None
+
+    def _publish(self, message: Message) -> bool:
+        """Says whether it is in the topic; if not it stays due."""
+        ticket = self._sink.publish(self.plan.topic, message.key, message.value, message.headers)
+        self._sink.flush(FLUSH_S)
+        if ticket is not None and ticket.error == TOO_LARGE:
+            raise BrokerRefusedError(
+                f"the merged snapshot of {len(message.value):,} bytes is larger than topic {self.plan.topic} takes: "
+                "raise kafka.message.max.bytes and the topic's max.message.bytes, or lower merge.ell"
+            )
+        if ticket is None or not ticket.delivered:
+            self.log.warning("the merge was not delivered, trying again", why=repr(ticket))
+            return False
+        self._published_at = self._clock()
+        return True
+
+    def _check_alone(self) -> None:
+        newest = self._own_newest()
+        if newest is not None and newest.order > (self._epoch, self._number):
+            raise FencedError(
+                f"another merger publishes {newest} to {self.plan.topic}, newer than ours of epoch {self._epoch}: "
+                "run one replica, or give the other one a group.id and a merge.topic of its own"
+            )
+
+    def _own_newest(self) -> SnapshotId | None:
+        key = SnapshotId(None, self.plan.group, self.plan.topic, 0, 0, 0).key
+        return self._own.ids.get(key)
+
+    def _say(self, merged: MergedSketch, size: int) -> None:
+        said = self.log.info if merged.complete else self.log.warning
+        ratio = merged.delta / merged.squared_frobenius if merged.squared_frobenius else 0.0
+        said(
+            "published" if merged.complete else "published, but incomplete",
+            number=self._number,
+            partitions=len(merged.parts),
+            missing=list(merged.missing[:10]),
+            rows=merged.rows,
+            delta_ratio=round(ratio, 6),
+            payload_bytes=size,
+        )
+
+
+def snapshot_of_merge(merged: MergedSketch, snapshot_id: SnapshotId, made_at_s: float) -> Snapshot:
+    """As a snapshot of one partition of one: what is below it stands in its parts. As wide as its widest part."""
+    return Snapshot(
+        id=snapshot_id,
+        partitions=1,
+        next_offset=0,
+        made_at_s=made_at_s,
+        sketch=merged.sketch,
+        columns=merged.columns,
+        hash_seed=merged.hash_seed,
+        names=merged.names,
+        merged_from=merged.parts,
+        dtype=merged.dtype,
+    )
+
+
+def _held(reader: SnapshotReader) -> list[Snapshot]:
+    try:
+        return reader.held()
+    except NoSnapshotError:
+        return []
