@@ -26,8 +26,5 @@
 | 15 begin transactions late, sort their errors | kafka/test_transactions; test_courier; test_snapshot_kills |
 | 16 the built-in broker accepts zombies | test_snapshot_kills, test_transactional: on a real one |
 
-14 (opaque group metadata), 15, 16, 18 and 21 concern transactions, metrics and etags, which this code does not use.
-=======
 18 and 21 concern metrics and etags, which this code does not use.
->>>>>>> c9c2b2aedcaaaa4831cb461b04e714e56c5c2ef7
 """
