@@ -14,7 +14,7 @@ export OPENBLAS_NUM_THREADS ?= 1
 export MKL_NUM_THREADS ?= 1
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help setup demo test lint types imports unit bench lock clean
+.PHONY: help setup demo test test-page lint types imports unit tools chart image test-image bench lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -44,15 +44,56 @@ types: $(STAMP)
 imports: $(STAMP)
 	$(BIN)/lint-imports
 
-unit: $(STAMP)
-	$(BIN)/pytest -n 2 --dist loadgroup --cov --cov-report=term
+# System tools are installed where CI=true; elsewhere tests without theirs are skipped, and say what to install.
+install = @if [ "$${CI:-}" = true ] && ! command -v $(1) > /dev/null; then \
+	apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(2); fi
+
+tools:
+	$(call install,promtool,prometheus)
+	$(call install,npm,nodejs npm)
+
+test-page: $(STAMP) ## the status page in a real browser
+	$(call install,chromium,chromium)
+	$(BIN)/pytest tests/page -m browser
+
+unit: $(STAMP) tools
+	$(BIN)/pytest -m "not browser and not image" -n 2 --dist loadgroup --cov --cov-report=term
+
+chart: $(STAMP) ## renew what the chart copies, and its golden files
+	$(BIN)/python -m tests.deploy.chart
+
+DOCKER ?= docker
+IMAGE ?= sfd-stream:$(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
+
+image: ## build the container image; IMAGE=name:tag names it
+	DOCKER_BUILDKIT=1 $(DOCKER) build --tag $(IMAGE) \
+		--build-arg VERSION=$$(sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml) \
+		--build-arg REVISION=$$(git rev-parse HEAD 2>/dev/null || echo unknown) \
+		--build-arg CREATED=$$(git log -1 --format=%cI 2>/dev/null || echo unknown) .
+
+test-image: $(STAMP) ## build the image on a real engine and run it against a real Kafka
+	$(BIN)/pytest -m image --timeout 1800 tests/image
 
 bench: $(STAMP) ## reprint every figure that the README quotes
 	$(BIN)/python -m benchmarks.sketch
 
+PIN := $(BIN)/python -m uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header --python-version 3.11
+# The blocks of file 2 whose first word (name==version) is in file 1 (want=1), or is not (want=0).
+BLOCKS := awk 'NR == FNR { if (/^[a-z0-9]/) known[$$1]; next } /^[a-z0-9]/ { found = $$1 in known } found == want'
+LOCK_TMP := $(VENV)/lock
+
 lock: $(STAMP) ## pin again: names, versions and hashes, no host
-	$(BIN)/python -m uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header \
-		--python-version 3.11 --all-extras --group dev pyproject.toml -o requirements.lock
+	@rm -rf $(LOCK_TMP) && mkdir -p $(LOCK_TMP)
+	$(PIN) --all-extras --group dev pyproject.toml -o $(LOCK_TMP)/all
+	$(PIN) --constraint $(LOCK_TMP)/all pyproject.toml -o $(LOCK_TMP)/run
+	$(PIN) --constraint $(LOCK_TMP)/all --group build -o $(LOCK_TMP)/build
+	@$(BLOCKS) want=0 $(LOCK_TMP)/run $(LOCK_TMP)/all > $(LOCK_TMP)/not-run
+	@{ echo "# == run: what the program needs; the image installs this part alone"; \
+		$(BLOCKS) want=1 $(LOCK_TMP)/run $(LOCK_TMP)/all; \
+		echo "# == build: what makes the wheel"; \
+		$(BLOCKS) want=1 $(LOCK_TMP)/build $(LOCK_TMP)/not-run; \
+		echo "# == rest: tests, benchmarks, tools"; \
+		$(BLOCKS) want=0 $(LOCK_TMP)/build $(LOCK_TMP)/not-run; } > requirements.lock
 
 clean: ## remove what the targets made
 	rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage*

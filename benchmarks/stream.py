@@ -148,6 +148,7 @@ def streamed(bootstrap: str, topic: str, group: str) -> dict[str, Any]:
             "input": {"topic": topic},
             "sketch": {"d": D, "ell": ELL},
             "checkpoint": {"url": Path(folder, "checkpoints").as_uri()},
+            "http": {"port": 0},
         }
         path = Path(folder, "settings.yaml")
         path.write_text(yaml.safe_dump(settings))

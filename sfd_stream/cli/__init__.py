@@ -7,6 +7,7 @@ unless --debug asks for it.
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,10 @@ _INTERRUPTED = 130
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
+    if os.getpid() == 1:
+        # The kernel drops a signal for PID 1 that has no handler: without one, a container told to stop while it
+        # starts would last out its whole grace. `run` puts its own in place when there is something to save.
+        signal.signal(signal.SIGTERM, lambda number, _: os._exit(128 + number))
     from sfd_stream.cli.app import run
 
     try:

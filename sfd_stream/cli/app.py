@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from sfd_stream import __version__
-from sfd_stream.cli import checkpoint, config, demo, export, merge, plot, produce, read, watch
+from sfd_stream.cli import checkpoint, config, demo, export, health, merge, metrics, plot, produce, read, topics, watch
 from sfd_stream.cli import run as run_command
 
 _EPILOG = """\
@@ -83,9 +83,12 @@ def _register(app: typer.Typer) -> None:
     app.command("watch", rich_help_panel=READING)(watch.watch)
     app.command("plot", rich_help_panel=READING)(plot.plot)
     app.command("export", rich_help_panel=READING)(export.export)
+    app.command("health", rich_help_panel=STREAM)(health.health)
     app.command("produce", rich_help_panel=DATA)(produce.produce)
+    app.command("topics", rich_help_panel=DATA)(topics.topics)
     app.add_typer(checkpoint.app(), name="checkpoint", rich_help_panel=STREAM)
     app.add_typer(config.app(), name="config", rich_help_panel=SETTINGS)
+    app.command("metrics", rich_help_panel=SETTINGS)(metrics.metrics)
 
 
 def _print_version(wanted: bool) -> None:

@@ -134,13 +134,13 @@ def _start_of(settings: "Settings", place: "Place", to: str, standing: "Standing
 
 
 def _ask_broker(settings: "Settings", place: "Place") -> tuple[Any, int, int]:
+    from sfd_stream.cli.wiring import hooks_of
     from sfd_stream.errors import BrokerRefusedError
     from sfd_stream.kafka.cluster import Cluster
-    from sfd_stream.kafka.faults import Hooks
     from sfd_stream.kafka.properties import admin_properties
     from sfd_stream.state.manifest import Binding
 
-    cluster = Cluster(admin_properties(settings.kafka), place.topic, Hooks())
+    cluster = Cluster(admin_properties(settings.kafka), place.topic, hooks_of(settings))
     try:
         count = cluster.partition_count(BROKER_TIMEOUT_S)
         if place.partition >= count:

@@ -5,6 +5,7 @@ import os
 import signal
 import threading
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -30,6 +31,7 @@ def run(
     ] = 1,
     as_json: JsonOption = False,
     worker_number: Annotated[int | None, typer.Option("--worker-number", min=1, hidden=True)] = None,
+    http_socket: Annotated[Path | None, typer.Option("--http-socket", hidden=True)] = None,
 ) -> None:
     """Join the consumer group, sketch the topic's rows, checkpoint, until told to stop.
 
@@ -53,25 +55,28 @@ def run(
         return
     labels = {} if worker_number is None else {"worker": worker_number}
     began = time.monotonic()
-    worker = _run_one(settings, labels, until_end=until_end, bar=worker_number is None)
+    shown = {"worker_name": str(worker_number or 1), "http_socket": http_socket}
+    worker = _run_one(settings, labels, until_end=until_end, bar=worker_number is None, **shown)
     if until_end and worker_number is None:
         rows_per_s = worker.progress.rows / max(time.monotonic() - began, 1e-9)
         print_summary(settings, rows_per_s, as_json=as_json)
 
 
-def _run_one(settings: "Settings", labels: dict[str, Any], *, until_end: bool, bar: bool) -> "Worker":
+def _run_one(settings: "Settings", labels: dict[str, Any], *, until_end: bool, bar: bool, **shown: Any) -> "Worker":
     from sfd_stream.cli.progress import watching
     from sfd_stream.cli.workers import configure_logs
 
     with watching(bar=bar and until_end) as watch:
         configure_logs(settings, labels)
-        return work(settings, until_end=until_end, watch=watch)
+        settings = within_quota(settings)
+        return work(settings, until_end=until_end, watch=watch, **shown)
 
 
 def _run_many(settings: "Settings", arguments: Any, workers: int, *, as_json: bool) -> None:
     from sfd_stream.cli import workers as crew
 
     crew.configure_logs(settings, {})
+    settings = within_quota(settings, workers)
     began, before = time.monotonic(), crew.rows_in_store(settings) if arguments.until_end else 0
     code = crew.supervise(settings, arguments, workers)
     if code:
@@ -81,18 +86,49 @@ def _run_many(settings: "Settings", arguments: Any, workers: int, *, as_json: bo
         print_summary(settings, max(rows, 0) / max(time.monotonic() - began, 1e-9), as_json=as_json)
 
 
-def work(settings: "Settings", *, until_end: bool, watch: "Watch | None" = None, **test_hooks: Any) -> "Worker":
+def within_quota(settings: "Settings", workers: int = 1) -> "Settings":
+    """The settings fitted to this container; what was asked for and is more than there is, is said."""
+    from sfd_stream.service import quota
+    from sfd_stream.service.logs import get_logger
+
+    share = quota.own_quota().shared_by(workers)
+    settings = quota.fitted(settings, share)
+    for words in quota.misfits(settings, share):
+        get_logger().warning(words)
+    return settings
+
+
+def _keep_freed_memory() -> None:
+    """A large block, freed, teaches glibc to keep what batches free: else every batch pays for its pages again."""
+    block = bytearray(30 << 20)
+    del block
+
+
+def work(
+    settings: "Settings",
+    *,
+    until_end: bool,
+    watch: "Watch | None" = None,
+    http_socket: "Path | None" = None,
+    **hooks: Any,
+) -> "Worker":
     """Run one worker to its end, in this process, on its share of the machine."""
     from threadpoolctl import threadpool_limits
 
+    from sfd_stream.cli.watching import listener_of, watched
     from sfd_stream.cli.wiring import worker_of
 
+    _keep_freed_memory()
+    listener = listener_of(settings, http_socket)
     with threadpool_limits(settings.worker.blas_threads):
-        worker, source = worker_of(settings, until_end=until_end, **test_hooks)
+        worker, source = worker_of(settings, until_end=until_end, **hooks)
         if watch is not None:
             worker.on_turn = lambda: watch(worker)
         stop_on_signals(worker.stop, worker.log)
-        worker.run(source)
+        with watched(settings, worker, listener) as port:
+            if http_socket is None:
+                worker.log.info("watch it", url=port.address)
+            worker.run(source)
     return worker
 
 

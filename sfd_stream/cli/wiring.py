@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from typing import Any
 
 from confluent_kafka.admin import AdminClient
 
+from sfd_stream.cli.watching import watch_of
 from sfd_stream.config.model import Settings
 from sfd_stream.kafka.dead_letters import BadMessageGauge, DeadLetters
+from sfd_stream.kafka.faults import Hooks
+from sfd_stream.kafka.logins import Tokens, callback_named
 from sfd_stream.kafka.properties import admin_properties, for_consumer
 from sfd_stream.kafka.sink import Sink
 from sfd_stream.kafka.source import Source
+from sfd_stream.kafka.transactions import TransactionalSink
 from sfd_stream.reader.reader import SnapshotReader
 from sfd_stream.service.beside import Beside
+from sfd_stream.service.courier import Courier
 from sfd_stream.service.keeper import Surroundings
 from sfd_stream.service.logs import get_logger
 from sfd_stream.service.publishing import Publishing
@@ -35,12 +44,34 @@ MESSAGE_MAX_DEFAULT, MESSAGE_OVERHEAD_BYTES = 1_000_000, 65_536
 GROWING_START = 1024
 """Columns that a growing matrix begins with where sketch.d does not say."""
 
+DELIVER_S = 20.0
+"""So long a transaction is tried before its outcome is left open, to be asked for."""
+
 READERS = 8
 """Blobs of a state that are read side by side."""
 
 
 def _nothing(_: str) -> None:
     """The points of the protocol are for tests."""
+
+
+def hooks_of(settings: Settings) -> Hooks:
+    """What every client of these settings is told besides properties: how to get tokens, if by a function."""
+    named = settings.kafka_oauth_callback
+    return Hooks(
+        oauth_token=None if named is None else _tokens(named, str(settings.kafka.get("sasl.oauthbearer.config", "")))
+    )
+
+
+@cache
+def _tokens(named: str, config: str) -> Tokens:
+    tokens = Tokens(callback_named(named), time.time, get_logger())
+    tokens.try_once(config)
+    return tokens
+
+
+def admin_of(settings: Settings) -> AdminClient:
+    return AdminClient({**admin_properties(settings.kafka), **hooks_of(settings).as_properties(settings.kafka)})
 
 
 def columns_of(settings: Settings) -> Columns:
@@ -107,25 +138,33 @@ def plan_of(settings: Settings, *, until_end: bool) -> Plan:
     )
 
 
-def worker_of(settings: Settings, *, until_end: bool, reach: Callable[[str], None] = _nothing) -> tuple[Worker, Source]:
+def worker_of(
+    settings: Settings, *, until_end: bool, worker_name: str = "1", reach: Callable[[str], None] = _nothing
+) -> tuple[Worker, Source]:
     """A worker and the source that it listens to."""
     given = settings.dead_letters
     gauge = BadMessageGauge(max_share=given.max_share, window=given.window, max_consecutive=given.max_consecutive)
     publishing = publishing_of(settings)
-    sink = _sink(settings) if given.topic is not None or publishing is not None else None
+    plain = publishing is not None and not publishing.transactional
+    needed = given.topic is not None or plain
+    sink = Sink(_producer_settings(settings), hooks=hooks_of(settings)) if needed else None
     plan, around = plan_of(settings, until_end=until_end), surroundings_of(settings, reach)
+    watch = watch_of(settings, worker_name)
     worker = Worker(
         plan,
         around,
         sink,
         _letters_for(settings, sink),
         gauge,
+        watch,
         get_logger(),
         publishing,
+        _courier_for(settings, publishing, reach),
         prepare=lambda: make_output_topic(settings),
         output_epoch=lambda partition: output_epoch(settings, partition),
     )
-    return worker, Source(settings.kafka, settings.input.topic, worker.tenures)
+    hooks = replace(hooks_of(settings), on_statistics=watch.statistics)
+    return worker, Source(settings.kafka, settings.input.topic, worker.tenures, hooks=hooks)
 
 
 def publishing_of(settings: Settings) -> Publishing | None:
@@ -142,16 +181,30 @@ def publishing_of(settings: Settings) -> Publishing | None:
         dtype=given.dtype,
         column_sums=given.column_sums,
         column_names=given.column_names,
+        transactional=given.delivery == "transactional",
     )
 
 
-def _sink(settings: Settings) -> Sink:
-    """A producer that takes the largest snapshot that goes into a message."""
+def _courier_for(
+    settings: Settings, publishing: Publishing | None, reach: Callable[[str], None]
+) -> Callable[[Worker], Courier] | None:
+    """Its transactional id is new for each worker: who may deliver is decided by the group, not by the id."""
+    if publishing is None or not publishing.transactional:
+        return None
+    name = f"{settings.group}-{uuid.uuid4().hex}"
+    sink = TransactionalSink(
+        _producer_settings(settings), name, give_up_s=DELIVER_S, reach=reach, hooks=hooks_of(settings)
+    )
+    return lambda worker: Courier(worker, sink, publishing)
+
+
+def _producer_settings(settings: Settings) -> dict[str, Any]:
+    """So that a producer takes the largest snapshot that goes into a message."""
     largest = settings.snapshot.inline_max_bytes + MESSAGE_OVERHEAD_BYTES
     properties = dict(settings.kafka)
     if settings.snapshot.topic is not None and largest > MESSAGE_MAX_DEFAULT:
         properties.setdefault("message.max.bytes", largest)
-    return Sink(properties)
+    return properties
 
 
 def make_output_topic(settings: Settings) -> None:
@@ -161,7 +214,7 @@ def make_output_topic(settings: Settings) -> None:
         return
     room = max(given.inline_max_bytes + MESSAGE_OVERHEAD_BYTES, MESSAGE_MAX_DEFAULT)
     config = {"cleanup.policy": "compact", "max.message.bytes": str(room)}
-    ensure_topic(AdminClient(admin_properties(settings.kafka)), given.topic, None, sleep=time.sleep, config=config)
+    ensure_topic(admin_of(settings), given.topic, None, sleep=time.sleep, config=config)
 
 
 def output_epoch(settings: Settings, partition: int) -> int | None:
@@ -172,7 +225,7 @@ def output_epoch(settings: Settings, partition: int) -> int | None:
     properties = {key: value for key, value in for_consumer(settings.kafka).items() if not key.startswith("group.")}
     bootstrap = str(properties.pop("bootstrap.servers"))
     key = SnapshotId(None, settings.group, settings.input.topic, partition, 0, 0).key
-    with SnapshotReader(bootstrap, given.topic, group=settings.group, **properties) as reader:
+    with SnapshotReader(bootstrap, given.topic, group=settings.group, hooks=hooks_of(settings), **properties) as reader:
         reader.refresh()
         found = reader.ids.get(key)
     return None if found is None else found.epoch

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import random
 import sys
+import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,12 +28,15 @@ class Arguments:
     overrides: tuple[str, ...]
     until_end: bool
 
-    def command(self, settings: Settings, number: int) -> list[str]:
-        """Worker `number`, by the interpreter that runs already."""
+    def command(self, settings: Settings, number: int, http_socket: Path) -> list[str]:
+        """Worker `number`, by the interpreter that runs already, to be watched at `http_socket`."""
         command = [sys.executable, "-m", "sfd_stream.cli", "run", "--worker-number", str(number)]
+        command += ["--http-socket", str(http_socket)]
         command += ["--until-end"] if self.until_end else []
         command += [] if self.config is None else ["--config", str(self.config)]
-        overrides = self.overrides
+        # Each has its share of the container's memory, as the supervisor has worked out; never less than one buffer.
+        share_bytes = max(settings.worker.memory_max_bytes, settings.sketch.buffer_max_bytes)
+        overrides = (*self.overrides, f"worker.memory_max_bytes={share_bytes}")
         if _STATIC_MEMBER in settings.kafka:  # a static member's name is for one process only
             overrides += (f"kafka.{_STATIC_MEMBER}={settings.kafka[_STATIC_MEMBER]}-{number}",)
         return command + [part for override in overrides for part in ("--set", override)]
@@ -44,16 +50,37 @@ def supervise(settings: Settings, arguments: Arguments, workers: int) -> int:
     from sfd_stream.service.supervisor import Supervisor, spawn
 
     crew = Crew(workers, until_end=arguments.until_end, backoff=Backoff(), jitter=lambda: random.uniform(0.5, 1))
-    supervisor = Supervisor(
-        crew,
-        lambda number: spawn(arguments.command(settings, number)),
-        get_logger(),
-        clock=time.monotonic,
-        pause=time.sleep,
-        stop_budget_s=settings.checkpoint.revoke_budget_s + _LEAVE_S,
-    )
-    stop_on_signals(supervisor.stop, get_logger(), supervisor.kill)
-    return supervisor.run()
+    with _watched(settings, workers) as sockets:
+        supervisor = Supervisor(
+            crew,
+            lambda number: spawn(arguments.command(settings, number, sockets[str(number)])),
+            get_logger(),
+            clock=time.monotonic,
+            pause=time.sleep,
+            stop_budget_s=settings.checkpoint.revoke_budget_s + _LEAVE_S,
+        )
+        stop_on_signals(supervisor.stop, get_logger(), supervisor.kill)
+        return supervisor.run()
+
+
+@contextmanager
+def _watched(settings: Settings, workers: int) -> Iterator[dict[str, Path]]:
+    """One port for all; each worker answers at a socket in a folder of our own."""
+    from sfd_stream.service.gathering import Gathering
+    from sfd_stream.service.logs import get_logger
+    from sfd_stream.service.web import Port, listening
+
+    listener = listening(settings.http.host, settings.http.port)
+    with tempfile.TemporaryDirectory(prefix="sfd-stream-") as folder:
+        sockets = {str(number): Path(folder, str(number)) for number in range(1, workers + 1)}
+        labels = {"group": settings.group, "topic": settings.input.topic}
+        port = Port(listener, Gathering(sockets, labels, settings.http.stuck_after_s, time.monotonic).routes())
+        port.start()
+        get_logger().info("watch it", url=port.address)
+        try:
+            yield sockets
+        finally:
+            port.close()
 
 
 def end_with_supervisor(settings: Settings) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 _MESSAGE_MAX_BYTES: Final = 1_000_000
 _MAX_POLL_INTERVAL_MS: Final = 300_000
 
+_CALLBACK: Final = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+
 
 @dataclass(frozen=True, slots=True)
 class Problem:
@@ -28,7 +31,7 @@ class Problem:
 
 def problems(settings: Settings) -> Iterator[Problem]:
     """All that is wrong between settings that are right one by one."""
-    for check in (_kafka, _columns, _topics, _snapshots, _limits):
+    for check in (_kafka, _login, _columns, _topics, _snapshots, _limits):
         yield from check(settings)
 
 
@@ -41,6 +44,19 @@ def _kafka(settings: Settings) -> Iterator[Problem]:
             yield Problem((f"kafka.{name}",), why)
     for name, text in librdkafka.problems(settings.kafka):
         yield Problem((f"kafka.{name}",), text)
+
+
+def _login(settings: Settings) -> Iterator[Problem]:
+    named = settings.kafka_oauth_callback
+    if named is None:
+        return
+    if not isinstance(named, str) or not _CALLBACK.fullmatch(named):
+        yield Problem(("kafka_oauth_callback",), "must name a function, as package.module:function")
+    mechanism = settings.kafka.get("sasl.mechanism", settings.kafka.get("sasl.mechanisms"))
+    if mechanism != "OAUTHBEARER":
+        yield Problem(
+            ("kafka_oauth_callback", "kafka.sasl.mechanism"), "does nothing unless kafka.sasl.mechanism is OAUTHBEARER"
+        )
 
 
 def _columns(settings: Settings) -> Iterator[Problem]:

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Union, get_args, get_orig
 from pydantic import BaseModel, ValidationError
 
 from sfd_stream.config import checks, librdkafka
-from sfd_stream.config.model import Settings
+from sfd_stream.config.model import HttpSettings, Settings
 from sfd_stream.config.secrets import is_secret, mask
-from sfd_stream.config.sources import PREFIX, Given, Sources
+from sfd_stream.config.sources import PREFIX, TOP_LEVEL, Given, Sources
 from sfd_stream.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ SECTIONS: Final[Mapping[str, type[BaseModel]]] = {
     for name, field in Settings.model_fields.items()
     if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)
 }
-KEYS: Final = tuple(f"{section}.{key}" for section, model in SECTIONS.items() for key in model.model_fields)
+KEYS: Final = (*TOP_LEVEL, *(f"{section}.{key}" for section, model in SECTIONS.items() for key in model.model_fields))
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +99,17 @@ def load_kafka(
     return found.kafka, None if topic is None else str(topic)
 
 
+def load_http(file: Path | None, *, environ: Mapping[str, str], overrides: Iterable[str] = ()) -> HttpSettings:
+    """Where a worker's own port is, for commands that only ask there; other settings are not judged."""
+    newest = read_sources(file, environ=environ, overrides=overrides).newest().values()
+    given = {item.path[1]: item for item in newest if item.path[0] == "http"}
+    try:
+        return HttpSettings.model_validate({name: item.value for name, item in given.items()})
+    except ValidationError as error:
+        key = f"http.{error.errors()[0]['loc'][0]}"
+        raise SettingsError(f'{key} is wrong; "sfd-stream config check" says how') from None
+
+
 def resolve(sources: Sources) -> Effective:
     """Judge what the sources gave: each key alone, then the keys together."""
     problems = list(sources.problems)
@@ -145,7 +156,7 @@ def _unknown(given: Given) -> str | None:
 
 def _same_key(given: Given) -> list[str]:
     """A right key in a wrong section."""
-    return [key for key in KEYS if key.split(".")[1] == given.path[-1]]
+    return [key for key in KEYS if key.split(".")[-1] == given.path[-1]]
 
 
 def _spell_like(given: Given, key: str) -> str:
@@ -188,7 +199,8 @@ def _build(good: Mapping[str, Given]) -> Settings:
             if field.is_required():
                 tree.setdefault(section, {}).setdefault(name, (field.examples or [None])[0])
     parts: dict[str, Any] = {name: model.model_validate(tree.get(name, {})) for name, model in SECTIONS.items()}
-    return Settings.model_construct(kafka=tree.get("kafka", {}), **parts)
+    alone = {name: tree[name] for name in TOP_LEVEL if name in tree}
+    return Settings.model_construct(kafka=tree.get("kafka", {}), **alone, **parts)
 
 
 def _tree(given: Iterable[Given]) -> dict[str, Any]:
@@ -203,7 +215,9 @@ def _tree(given: Iterable[Given]) -> dict[str, Any]:
 
 def _plain(given: Given) -> Any:
     """Environment and flags have only texts: an empty one, or null, is absence where a key may be absent."""
-    section, key = given.path[0], given.path[1]
+    section, key = given.path[0], given.path[-1]
+    if given.path[0] in TOP_LEVEL:
+        return None if given.value in ("", "null") else given.value
     if section in SECTIONS and given.value in ("", "null") and key in SECTIONS[section].model_fields:
         annotation = SECTIONS[section].model_fields[key].annotation
         if get_origin(annotation) in (Union, UnionType) and type(None) in get_args(annotation):

@@ -168,7 +168,7 @@ class SnapshotSettings(Section):
     )
     republish_s: Seconds = Field(
         default=600.0,
-        description="Publish the newest snapshot again this often, even when the topic is idle.",
+        description="Publish the newest snapshot again this often, even when the topic is idle (idempotent).",
     )
     inline_max_bytes: SizeBytes = Field(
         default=900_000, description="A larger snapshot is published as a reference to the checkpoint store."
@@ -230,6 +230,9 @@ class HttpSettings(Section):
         default=9464,
         description="The port for metrics, health and the status page; 0 picks a free one and says which.",
     )
+    stuck_after_s: Seconds = Field(
+        default=60.0, description="/healthz fails once the loop has not turned for this long."
+    )
 
 
 class WorkerSettings(Section):
@@ -240,7 +243,8 @@ class WorkerSettings(Section):
     )
     memory_max_bytes: SizeBytes = Field(
         default=2 * 2**30,
-        description="Pause partitions rather than use more memory than this for their sketches and buffers.",
+        description="Pause partitions rather than use more memory than this for their sketches and buffers; where it"
+        " is not given, 60 % of the container's memory limit if it has one.",
     )
     blas_threads: Count = Field(
         default=1, description="Threads for linear algebra; another number gives other last bits."
@@ -267,6 +271,11 @@ class Settings(Section):
         validate_default=True,
         description="librdkafka's properties, for every client; bootstrap.servers and group.id are required.",
         examples=[{"bootstrap.servers": "localhost:9092", "group.id": "sfd-stream"}],
+    )
+    kafka_oauth_callback: str | None = Field(
+        default=None,
+        description="For OAUTHBEARER and cloud identities: package:function, called with sasl.oauthbearer.config and"
+        " returning a token and the time, in seconds since the epoch, at which it expires.",
     )
     input: InputSettings
     sketch: SketchSettings = SketchSettings()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from sfd_stream.config.load import SECTIONS, Effective
 from sfd_stream.config.model import Settings
 from sfd_stream.config.secrets import mask
+from sfd_stream.config.sources import TOP_LEVEL
 from sfd_stream.config.values import show_size
 
 if TYPE_CHECKING:
@@ -30,6 +31,9 @@ _WIDTH: Final = 110
 def effective_rows(effective: Effective) -> Iterator[tuple[str, Any, str]]:
     """(key, value as it may be shown, origin) for every setting that holds."""
     for section, part in effective.settings:
+        if section in TOP_LEVEL:
+            yield section, mask(section, part), effective.origin(section)
+            continue
         items = part.items() if isinstance(part, Mapping) else part
         for name, value in items:
             key = f"{section}.{name}"
@@ -53,6 +57,9 @@ def example() -> str:
     kafka = Settings.model_fields["kafka"]
     lines += ["kafka:", *_comment(f"{kafka.description}")]
     lines += [f"  {name}: {value}" for name, value in (kafka.examples or [{}])[0].items()]
+    for name in TOP_LEVEL:
+        field = Settings.model_fields[name]
+        lines += ["", *_comment(f"{field.description}", indent=""), f"{name}: {_written(name, field.default)}"]
     for section, model in SECTIONS.items():
         lines += ["", f"# {model.__doc__}", f"{section}:"]
         for name, field in model.model_fields.items():
@@ -61,8 +68,9 @@ def example() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _comment(text: str) -> list[str]:
-    return textwrap.wrap(text, _WIDTH, initial_indent="  # ", subsequent_indent="  # ", break_on_hyphens=False)
+def _comment(text: str, indent: str = "  ") -> list[str]:
+    start = f"{indent}# "
+    return textwrap.wrap(text, _WIDTH, initial_indent=start, subsequent_indent=start, break_on_hyphens=False)
 
 
 def _required(field: FieldInfo) -> str:

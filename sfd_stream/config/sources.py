@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 PREFIX: Final = "SFD_"
 _SEPARATOR: Final = "__"
+TOP_LEVEL: Final = ("kafka_oauth_callback",)
+"""Settings that stand in no section."""
 _FILE_MAX_BYTES: Final = 2**20
 
 
@@ -64,7 +66,11 @@ class Sources:
             self.problems.append(f"{_place_of(error, str(file))}: not YAML: {_reason_of(error)}")
 
     def add_environment(self, environ: Mapping[str, str]) -> None:
-        """`SFD_SECTION__KEY`; names without the double underscore are not settings."""
+        """`SFD_SECTION__KEY`; other names without the double underscore are not settings."""
+        for key in TOP_LEVEL:
+            name = PREFIX + key.upper()
+            if name in environ:
+                self.given.append(Given((key,), environ[name], name, name))
         for name in sorted(environ):
             if not name.startswith(PREFIX) or _SEPARATOR not in name:
                 continue
@@ -78,7 +84,7 @@ class Sources:
         for text in overrides:
             key, equals, value = text.partition("=")
             path = _path_of(key.strip())
-            if not equals or len(path) < 2:
+            if not equals or (len(path) < 2 and path[0] not in TOP_LEVEL):
                 self.problems.append(f"--set {key}: write it as --set section.key=value")
                 continue
             self.given.append(Given(path, value, "--set", key.strip()))
@@ -119,7 +125,7 @@ def _path_of(key: str) -> tuple[str, ...]:
 
 def _is_mapping_key(path: tuple[str, ...]) -> bool:
     """Whether a mapping, and not a value, stands under this key."""
-    return len(path) <= 1 or path == ("checkpoint", "options")
+    return not path or (len(path) == 1 and path[0] not in TOP_LEVEL) or path == ("checkpoint", "options")
 
 
 def _leaves(

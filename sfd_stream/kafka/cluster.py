@@ -6,14 +6,15 @@ import time
 from concurrent.futures import TimeoutError as NoAnswerError
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
 from sfd_stream.errors import BrokerRefusedError
+from sfd_stream.kafka.commits import Committed
 from sfd_stream.kafka.faults import Fault, Hooks, address, error_of, fault_of, refusal, refuse_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
 _BUILT_IN = "mockCluster"  # how the built-in broker's cluster id begins
 
@@ -55,6 +56,19 @@ class Cluster:
             raise self._no_topic()
         return len(topic.partitions)
 
+    def stable_committed(self, group: str, partition: int, timeout_s: float) -> Committed | None:
+        """TimeoutError while a transaction on it is open."""
+        asked = ConsumerGroupTopicPartitions(group, [TopicPartition(self._topic, partition)])
+
+        def question(left_s: float) -> Any:
+            answer = self._admin.list_consumer_group_offsets([asked], require_stable=True, request_timeout=left_s)
+            (found,) = answer[group].result(left_s).topic_partitions
+            if found.error is not None:
+                raise KafkaException(found.error)
+            return found
+
+        return Committed.of(self._ask(question, timeout_s))
+
     def watermarks(self, partition: int, timeout_s: float) -> tuple[int, int]:
         """The first offset in the log and the one after the last, asked of the leader."""
         spec: Any = OffsetSpec
@@ -68,6 +82,18 @@ class Cluster:
             return self._admin.list_offsets({where: spec}, request_timeout=left_s)[where].result(left_s)
 
         return int(self._ask(question, timeout_s).offset)
+
+    def end_offsets(self, partitions: Collection[int], timeout_s: float) -> dict[int, int]:
+        """Where the logs end, by partition."""
+        spec: Any = OffsetSpec
+        where = {TopicPartition(self._topic, partition): spec.latest() for partition in sorted(partitions)}
+
+        def question(left_s: float) -> Any:
+            asked = self._admin.list_offsets(where, request_timeout=left_s)
+            return {tp.partition: future.result(left_s).offset for tp, future in asked.items()}
+
+        found: dict[int, int] = self._ask(question, timeout_s) if where else {}
+        return found
 
     def _metadata(self, timeout_s: float) -> Any:
         """The topic's metadata; None if it is not there."""

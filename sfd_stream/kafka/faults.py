@@ -38,7 +38,7 @@ class Hooks:
 
     logger: logging.Logger = field(default_factory=lambda: logging.getLogger("sfd_stream.kafka"))
     on_statistics: Callable[[str], None] | None = None  # librdkafka's JSON, every statistics.interval.ms
-    oauth_token: Callable[[str], tuple[str, float]] | None = None  # config -> (token, seconds since the epoch)
+    oauth_token: Callable[[str], tuple[Any, ...]] | None = None  # as logins.py says
 
     def as_properties(self, properties: Mapping[str, Any]) -> dict[str, Any]:
         found: dict[str, Any] = {"logger": self.logger}
@@ -89,6 +89,11 @@ def fault_of(error: KafkaError) -> Fault:
     if error.fatal() or code in _WORDS:
         return Fault.REFUSED
     return Fault.PASSING
+
+
+def lasts(error: KafkaError) -> bool:
+    """Whether another client would fare no better: rights, credentials, versions."""
+    return error.code() in _WORDS
 
 
 def refusal(error: KafkaError, properties: Mapping[str, Any]) -> BrokerRefusedError:

@@ -31,6 +31,10 @@ UNCONFIRMED = "unconfirmed"
 _TOO_LARGE = {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE, KafkaError.INVALID_MSG_SIZE}
 
 
+def is_too_large(error: KafkaError) -> bool:
+    return error.code() in _TOO_LARGE
+
+
 class Ticket:
     """What became of one message: not `done` yet, or delivered at (partition, offset), or failed with
     `error`.
@@ -163,7 +167,7 @@ class Sink:
             ticket.partition, ticket.offset = message.partition(), message.offset()
 
     def _fill(self, ticket: Ticket, error: KafkaError) -> None:
-        if error.code() in _TOO_LARGE:
+        if is_too_large(error):
             ticket.error = TOO_LARGE
             return
         ticket.error = f"{error.name()}: {redacted(error.str(), self._properties)}"

@@ -274,6 +274,20 @@ class Source:
         """Those that came in since the last call, in order; polling brings them."""
         return self._commits.take()
 
+    def note_commit(self, partition: int, next_offset: int) -> None:
+        """A transaction committed it."""
+        if partition in self.assigned:
+            self._commits.last[partition] = next_offset
+
+    def membership(self) -> bytes | None:
+        """Who we are in the group, in which generation, for a transaction's offsets; None while it is no member.
+
+        A blank one must never be used: the coordinator takes it for a group without members, and checks nothing.
+        """
+        member = self._consumer.memberid()
+        found = self._consumer.consumer_group_metadata()
+        return found if member and member.encode() in found else None
+
     @property
     def last_committed(self) -> Mapping[int, int]:
         """By partition: the last offset that the broker acknowledged since the partition was assigned."""
@@ -290,6 +304,10 @@ class Source:
         where = self._where(partitions)
         found = self._ask(lambda left_s: self._consumer.committed(where, left_s), timeout_s)
         return {tp.partition: Committed.of(tp) for tp in found}
+
+    def stable_committed(self, partition: int, timeout_s: float) -> Committed | None:
+        """What the group has committed once no transaction is open on it. May be asked by any thread."""
+        return self._cluster.stable_committed(str(self._properties["group.id"]), partition, timeout_s)
 
     def watermarks(self, partition: int, timeout_s: float) -> tuple[int, int]:
         """The first offset in the log and the one after the last, asked of the leader."""
@@ -324,6 +342,16 @@ class Source:
                 return None
             lag = (lag or 0) + max(end - position, 0)
         return lag
+
+    def known_end(self, partition: int) -> int | None:
+        """The end that the last fetch told; None where none has told yet."""
+        (where,) = self._where([partition])
+        _, end = self._consumer.get_watermark_offsets(where, cached=True)
+        return end if end >= 0 else None
+
+    def asked_ends(self, partitions: Collection[int], timeout_s: float) -> dict[int, int]:
+        """The ends, asked of the leaders beside the stream: from any thread, also for partitions that are paused."""
+        return self._cluster.end_offsets(partitions, timeout_s)
 
     def partition_count(self, timeout_s: float) -> int:
         return self._cluster.partition_count(timeout_s)

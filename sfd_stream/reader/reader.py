@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any, Self
 
 from sfd_stream.errors import NoSnapshotError, ObjectMissingError, StoreUnavailableError
+from sfd_stream.kafka.faults import Hooks
 from sfd_stream.kafka.records import Record
 from sfd_stream.kafka.tail import Tail
 from sfd_stream.reader.merged import MergedSketch, merge
@@ -48,12 +49,13 @@ class SnapshotReader:
         store_url: str | None = None,
         store_options: Mapping[str, str] | None = None,
         wall_clock: Callable[[], float] = time.time,
+        hooks: Hooks | None = None,
         **librdkafka: Any,
     ) -> None:
         properties = {dotted(name): value for name, value in librdkafka.items()}
         self.topic = topic
         self.group = group
-        self._tail = Tail({**properties, "bootstrap.servers": bootstrap}, topic)
+        self._tail = Tail({**properties, "bootstrap.servers": bootstrap}, topic, hooks=hooks)
         self._newest = Newest(group)
         self._timeout_s = timeout_s
         self._stores: dict[str, Store] = {}

@@ -10,6 +10,10 @@ from sfd_stream.service.rebalance import Tenures
 from sfd_stream.service.tenure import Tenure
 
 LOOK_EVERY_S = 0.2
+JOIN_S = 5.0
+"""A state that must be refused is found by whoever is assigned it, so commits alone are not believed at once. But where
+the group has nothing for a worker, KIP-848 never calls it: after this time others have the partitions."""
+
 _ASK_S = 0.5
 
 
@@ -35,7 +39,7 @@ class Hands(Protocol):
 
 
 class Ending:
-    """Reached when all records up to `ends` are in committed checkpoints."""
+    """Reached when all records up to `ends` are in committed checkpoints, and shown where they are to be shown."""
 
     def __init__(self, ends: Mapping[int, int], source: Positions, hands: Hands, clock: Callable[[], float]) -> None:
         self.ends = ends
@@ -43,11 +47,12 @@ class Ending:
         self._hands = hands
         self._clock = clock
         self._next_look_s = 0.0
+        self._asked_from_s = clock()
 
     def reached(self) -> bool:
         """Asked when the sketch has all that was read. Begins last checkpoints where only they are missing."""
         now = self._clock()
-        if now < self._next_look_s or not self._hands.tenures.joined:
+        if now < self._next_look_s or not (self._hands.tenures.joined or now - self._asked_from_s >= JOIN_S):
             return False
         self._next_look_s = now + LOOK_EVERY_S
         ours = self._hands.tenures.all()
@@ -66,6 +71,8 @@ class Ending:
             self._hands.advance(tenure, position)
         if tenure.dirty or (tenure.unseen and self._hands.publishing is not None):
             self._hands.begin_checkpoint(tenure, show=True)
+        elif self._hands.publishing is not None and tenure.keeper.owes_snapshot:
+            return  # it could not be published, and is tried again in its time
         elif self._source.last_committed.get(tenure.partition, -1) >= end:
             tenure.finished, tenure.state, tenure.columns = True, None, None
             self._source.pause([tenure.partition])

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from sfd_stream.errors import TooManyBadMessagesError
 from sfd_stream.kafka.dead_letters import BadMessageGauge, DeadLetters
 from sfd_stream.kafka.records import PartitionBatch
+from sfd_stream.service.watch import Watch
 from sfd_stream.wire.columns import Columns
 from sfd_stream.wire.rows import DecodedBatch, RowLimits, decode
 
@@ -24,19 +25,31 @@ class Taken:
 class Intake:
     """`letters` is None where bad messages have nowhere to go. The loop's thread alone calls it."""
 
-    def __init__(self, topic: str, limits: RowLimits, gauge: BadMessageGauge, wall_clock: Callable[[], float]) -> None:
+    def __init__(
+        self, topic: str, limits: RowLimits, gauge: BadMessageGauge, wall_clock: Callable[[], float], watch: Watch
+    ) -> None:
         self.letters: DeadLetters | None = None
         self._topic = topic
         self._limits = limits
         self._gauge = gauge
         self._wall_clock = wall_clock
+        self._watch = watch
 
     def take(self, batch: PartitionBatch, columns: Columns) -> Taken:
         values = batch.values
         places = [i for i, value in enumerate(values) if value is not None]
         decoded = decode([value for value in values if value is not None], columns, self._limits)
         self._put_aside(batch, places, [(i, error.reason, str(error)) for i, error in decoded.bad])
-        return Taken(decoded, len(values) - len(places))
+        tombstones = len(values) - len(places)
+        self._watch.took(
+            batch.partition,
+            messages=len(values),
+            rows=decoded.block.rows,
+            nnz=decoded.block.nnz,
+            size=sum(len(value) for value in values if value is not None),
+            tombstones=tombstones,
+        )
+        return Taken(decoded, tombstones)
 
     def _put_aside(self, batch: PartitionBatch, places: list[int], bad: list[tuple[int, str, str]]) -> None:
         """`places` are those of messages among the records: a tombstone is neither good nor bad."""
@@ -51,6 +64,7 @@ class Intake:
             self._gauge.good(message - seen)
             seen = message + 1
             self.letters.send(record, reason, datetime.fromtimestamp(self._wall_clock(), UTC))
+            self._watch.dead_letter(record.partition, record.offset, reason, words, record.value)
             self._gauge.bad(reason, where)
         self._gauge.good(len(places) - seen)
 

@@ -90,6 +90,12 @@ class Keeper:
     def owes_snapshot(self) -> bool:
         return self.manifest is not None and self.manifest.owes_snapshot(self.published)
 
+    @property
+    def has_unseen_state(self) -> bool:
+        """Whether the last owner left a state that is newer than its last snapshot."""
+        assert self.manifest is not None
+        return self.manifest.due is None or self.manifest.due.id < self.manifest.state_id
+
     def make_durable(self, frozen: Frozen, binding: Binding, snapshot: bytes | None = None) -> Manifest:
         """The manifest that holds exactly `frozen`, in the store, with its snapshot's bytes if one is due.
 

@@ -31,6 +31,7 @@ class Publishing:
     dtype: str
     column_sums: bool
     column_names: bool
+    transactional: bool = False
 
     def is_due(self, tenure: Tenure, now_s: float) -> bool:
         """Whether the next checkpoint is to bring a snapshot, and is due for that reason alone."""
@@ -42,7 +43,14 @@ class Publishing:
         return tenure.unseen and (in_time or in_rows)
 
     def is_again_due(self, tenure: Tenure, now_s: float) -> bool:
-        """Whether the newest snapshot is to be published once more: it heals what a zombie put on top of it."""
+        """Whether the newest snapshot is to be published once more: it heals what a zombie put on top of it.
+
+        No zombie's transaction is seen: there, only what failed is tried again.
+        """
+        if self.transactional:
+            manifest = tenure.keeper.manifest
+            failed = manifest is not None and tenure.delivered != manifest.state_id
+            return failed and now_s - tenure.snapshot_at >= OWED_AFTER_S
         return tenure.keeper.published is not None and now_s - tenure.snapshot_at >= self.republish_s
 
     def encode(
@@ -62,6 +70,13 @@ class Publishing:
             column_names=self.column_names,
         )
         return encode_snapshot(snapshot)
+
+    def advice(self, message_bytes: int) -> str:
+        """For a message that the broker found too large."""
+        return (
+            f"topic {self.topic} takes no message of {message_bytes:,} bytes: raise its max.message.bytes,"
+            " or lower snapshot.inline_max_bytes"
+        )
 
     def message(self, encoded: bytes, due: SnapshotRef) -> Message:
         """The bytes themselves, or where they rest if they are too large for a message."""

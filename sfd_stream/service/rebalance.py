@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from sfd_stream.kafka.records import Start
 from sfd_stream.service.keeper import Keeper, Surroundings
 from sfd_stream.service.tenure import Log, Plan, Tenure
+from sfd_stream.service.watch import Watch
 from sfd_stream.state.partition import PartitionState, Shape
 
 _LOOK_S = 0.005
@@ -24,6 +25,7 @@ class Host(Protocol):
     plan: Plan
     around: Surroundings
     log: Log
+    watch: Watch
 
     def submit_claim(self, tenure: Tenure, shape: Shape) -> Future[PartitionState]: ...
     def begin_checkpoint(self, tenure: Tenure, *, show: bool = False) -> None: ...
@@ -56,6 +58,7 @@ class Tenures:
     def on_assign(self, partitions: Collection[int]) -> Mapping[int, Start | None]:
         """Claims begin at once, beside the loop; each partition is read as soon as its state is restored."""
         self.joined = True
+        self._host.watch.rebalanced("assign", partitions)
         plan, around = self._host.plan, self._host.around
         self.drop(partitions)  # a loss that the client never told of (librdkafka's pull request 5604)
         for partition in partitions:
@@ -76,12 +79,14 @@ class Tenures:
             pause(_LOOK_S)
         for tenure in leaving:
             self._say_if_let_go(tenure)
+        self._host.watch.rebalanced("revoke", partitions)
         self.drop(partitions)
         self.claim_what_fits()
 
     def on_lost(self, partitions: Collection[int]) -> None:
         """Already another's: write nothing."""
         self._host.log.warning("lost", partitions=sorted(partitions))
+        self._host.watch.rebalanced("lost", partitions)
         self.drop(partitions)
         self.claim_what_fits()
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from sfd_stream.service.keeper import Keeper
+from sfd_stream.service.seen import Facts
+from sfd_stream.state.manifest import StateId
 from sfd_stream.state.partition import PartitionState, Shape
 from sfd_stream.state.policy import CheckpointPolicy
 from sfd_stream.wire.columns import Columns
@@ -66,6 +68,12 @@ class Tenure:
     held_back: bool = False
     finished: bool = False
     told_to_wait: bool = False
+    settled: bool = False
+    """Transactional: whether it is known what has been delivered."""
+    delivered: StateId | None = None
+    """Transactional: the state whose offset is committed, and with it every snapshot that was due by then."""
+    facts: Facts | None = None
+    """Of the state, as of the last batch: what may be read of it on another thread than its own."""
     commit_offset: int | None = None
     """What the broker was last told; told again until it says that it heard."""
 

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotYetError
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from sfd_stream.errors import BrokerRefusedError, FencedError, SfdError, StoreRefusedError
 from sfd_stream.kafka.dead_letters import BadMessageGauge, DeadLetters
@@ -24,15 +24,21 @@ from sfd_stream.kafka.sink import Sink
 from sfd_stream.kafka.source import Source
 from sfd_stream.service.beside import Beside
 from sfd_stream.service.claims import TOPIC_ID_S, Claims, patiently
+from sfd_stream.service.courier import Courier
 from sfd_stream.service.desk import Desk, DeskClosedError
 from sfd_stream.service.ending import Ending
 from sfd_stream.service.intake import Intake
 from sfd_stream.service.keeper import AbandonedError, Surroundings
+from sfd_stream.service.looks import Shot
+from sfd_stream.service.publisher import Publisher
 from sfd_stream.service.publishing import Publishing
 from sfd_stream.service.rebalance import Tenures
+from sfd_stream.service.seen import Facts
 from sfd_stream.service.tenure import Log, Plan, Progress, Tenure
+from sfd_stream.service.watch import Watch
 from sfd_stream.state.manifest import Binding, Manifest
 from sfd_stream.state.partition import Frozen, PartitionState, Shape
+from sfd_stream.wire.rows import DecodedBatch
 
 T = TypeVar("T")
 
@@ -47,6 +53,8 @@ HELD_BACK_AFTER = 4
 
 IO_THREADS = 8
 COMMIT_AGAIN_S = 1.0
+LEAVE_S, FLUSH_S = 5.0, 1.0
+"""At the end, after the last checkpoints: to commit and leave the group, and to get the last dead letters out."""
 
 
 class _StoppedError(Exception):
@@ -63,8 +71,10 @@ class Worker:
         sink: Sink | None,
         letters_for: Callable[[str | None], DeadLetters] | None,
         gauge: BadMessageGauge,
+        watch: Watch,
         log: Log,
         publishing: Publishing | None = None,
+        courier_for: Callable[[Worker], Courier] | None = None,
         prepare: Callable[[], None] = lambda: None,
         output_epoch: Callable[[int], int | None] = lambda _: None,
     ) -> None:
@@ -72,12 +82,15 @@ class Worker:
         self.publishing = publishing
         self.around = around
         self.sink = sink
+        self.watch = watch
         self.log = log
         self.progress = Progress()
         self.on_turn: Callable[[], None] = lambda: None
         self.tenures = Tenures(self)
         self.source: Source  # set by `run`: the source needs its listener first
-        self._intake = Intake(plan.topic, plan.limits, gauge, around.wall_clock)
+        self._intake = Intake(plan.topic, plan.limits, gauge, around.wall_clock, watch)
+        self._publisher = None if sink is None or publishing is None else Publisher(self, sink, publishing)
+        self._courier = courier_for(self) if courier_for is not None else None
         self._letters_for = letters_for
         self._prepare = prepare
         self._output_epoch = output_epoch
@@ -118,6 +131,7 @@ class Worker:
         claiming = any(tenure.state is None and tenure.job is not None for tenure in self.tenures.all())
         for batch in self.source.poll(self.plan.batch_records, 0.01 if claiming else 0.1):
             self._take(batch)
+        self.watch.polled()
         self.serve()
         self._settle()
         self._begin_due()
@@ -144,6 +158,8 @@ class Worker:
         return patiently(question, clock=self.around.clock, give_up_s=self.plan.give_up_s, check=self._check_stopping)
 
     def _check_stopping(self) -> None:
+        """A loop that waits for its broker is alive."""
+        self.watch.alive()
         if self._stopping:
             raise _StoppedError
 
@@ -152,6 +168,7 @@ class Worker:
 
     def serve(self) -> None:
         """What others wait for: delivery reports, questions at the desk, commits that failed."""
+        self.watch.alive()
         if self.sink is not None:
             self.sink.poll(0.0)
         self._desk.serve()
@@ -174,9 +191,17 @@ class Worker:
         self.progress.records += len(batch)
         self.progress.rows += decoded.block.rows
         self.progress.bad += len(decoded.bad)
-        self._applying.append(
-            self._sketching.submit(tenure.state.apply, decoded, batch.next_offset, batch.leader_epoch, taken.tombstones)
-        )
+        apply = (self._apply, tenure, decoded, batch.next_offset, batch.leader_epoch, taken.tombstones)
+        self._applying.append(self._sketching.submit(*apply))
+
+    def _apply(self, tenure: Tenure, decoded: DecodedBatch, next_offset: int, *more: Any) -> None:
+        """On the sketching thread."""
+        state, before, began_s = tenure.state, tenure.facts, self.around.clock()
+        assert state is not None
+        assert before is not None
+        state.apply(decoded, next_offset, *more)
+        tenure.facts = Facts.of(state)
+        self.watch.applied(tenure.partition, before, tenure.facts, self.around.clock() - began_s)
 
     def _keep_pace(self) -> None:
         """Stay a few batches ahead of the sketch, no more. A long shrink pauses reading, never polling."""
@@ -213,6 +238,7 @@ class Worker:
         """`show`: with a snapshot of the state, for others to see."""
         assert tenure.state is not None
         frozen = self._sketching.submit(tenure.state.freeze)
+        self.watch.checkpoint_begun(tenure.partition, tenure.dirty_since)
         tenure.rows_since, tenure.dirty_since = 0, None
         if show and self.publishing is not None:
             tenure.snapshot_at, tenure.unseen, tenure.rows_unseen = self.around.clock(), False, 0
@@ -227,11 +253,15 @@ class Worker:
         snapshot = self._encode(tenure, frozen, binding) if show else None
         manifest = keeper.make_durable(frozen, binding, snapshot)  # durable before visible,
         reach("after-manifest")
+        if self._courier is not None:
+            self._courier.deliver(tenure, snapshot)  # visible and forgotten at once
+            return manifest
         if snapshot is not None:
             self._publish(tenure, snapshot)  # visible before forgotten
         reach("before-commit")
-        self._ask(tenure, lambda: self._commit(tenure, manifest.next_offset))
+        self.ask(tenure, lambda: self._commit(tenure, manifest.next_offset))
         reach("after-commit")
+        self.watch.checkpointed(tenure.partition, manifest)
         return manifest
 
     def _encode(self, tenure: Tenure, frozen: Frozen, binding: Binding) -> bytes:
@@ -244,40 +274,25 @@ class Worker:
         return self.publishing.encode(frozen, shape, manifest.next_state_id, binding, self._partitions, made_at_s)
 
     def _publish(self, tenure: Tenure, snapshot: bytes) -> None:
-        """Sees the bytes of the manifest's due snapshot onto the output topic; if that fails, it stays due."""
-        keeper, publishing, sink = tenure.keeper, self.publishing, self.sink
-        assert keeper.manifest is not None
-        assert publishing is not None
-        assert sink is not None
-        due = keeper.manifest.due
-        assert due is not None
-        keeper.check_owner()
-        self.around.reach("before-publish")
-        key, value, headers = publishing.message(snapshot, due)
-        ticket = None
-        while ticket is None or not ticket.done:
-            if ticket is None:
-                ticket = self._ask(tenure, lambda: sink.publish(publishing.topic, key, value, headers))
-            if tenure.keeper.abandoned.wait(0.002):
-                raise AbandonedError
-        self.around.reach("after-publish")
-        if ticket.delivered:
-            keeper.published = due
-        else:
-            self.log.warning("snapshot not published: it stays due", partition=tenure.partition, reason=ticket.error)
+        assert self._publisher is not None
+        self._publisher.publish(tenure, snapshot)
 
     def _begin_again(self, tenure: Tenure) -> None:
-        """The newest snapshot once more, under its own id."""
+        """The newest snapshot once more, under its own id; or, in transactions, what could not be delivered."""
         tenure.snapshot_at = self.around.clock()
-        tenure.job = self._beside.submit(lambda: self._publish(tenure, tenure.keeper.snapshot_bytes()))
+        if self._courier is not None:
+            tenure.job = self._beside.submit(self._courier.deliver, tenure)
+        else:
+            tenure.job = self._beside.submit(lambda: self._publish(tenure, tenure.keeper.snapshot_bytes()))
 
     def _await_letters(self, tenure: Tenure, next_offset: int) -> None:
         """No offset is passed before every bad message below it is safely in the dead-letter topic."""
-        while not self._ask(tenure, lambda: self._intake.is_safe(tenure.partition, next_offset)):
+        while not self.ask(tenure, lambda: self._intake.is_safe(tenure.partition, next_offset)):
             if tenure.keeper.abandoned.wait(0.01):
                 raise AbandonedError(tenure.keeper.where)
 
-    def _ask(self, tenure: Tenure, question: Callable[[], T]) -> T:
+    def ask(self, tenure: Tenure, question: Callable[[], T]) -> T:
+        """At the desk: answered by the loop's thread, and only while the partition is ours."""
         return self._desk.ask(question, tenure.keeper.abandoned)
 
     def _hold_back(self, tenure: Tenure, *, too_far: bool) -> None:
@@ -327,7 +342,8 @@ class Worker:
                 self._fenced(tenure, error)
             except (AbandonedError, DeskClosedError):
                 continue
-            except BaseException:
+            except BaseException as error:
+                self.watch.checkpoint_failed(error)
                 self.tenures.drop([tenure.partition])
                 raise
             else:
@@ -352,12 +368,15 @@ class Worker:
             self.log.warning("old checkpoints stay", partition=tenure.partition, reason=str(error))
 
     def _begin_reading(self, tenure: Tenure, state: PartitionState) -> None:
-        tenure.state, tenure.columns = state, state.columns
+        tenure.state, tenure.columns, tenure.facts = state, state.columns, Facts.of(state)
         tenure.snapshot_at = self.around.clock()
+        tenure.unseen = tenure.keeper.has_unseen_state
         self.source.begin(tenure.partition, Start(state.next_offset, state.leader_epoch))
         if self._stalled:
             self.source.pause([tenure.partition])
-        self._commit(tenure, state.next_offset)  # so that lag is known from the start
+        if self._courier is None:
+            self._commit(tenure, state.next_offset)  # so that lag is known from the start
+        self.watch.restored(tenure.partition, tenure.facts)
         manifest = tenure.keeper.manifest
         assert manifest is not None
         self.log.info(
@@ -371,9 +390,23 @@ class Worker:
         What is being claimed goes too: it will be assigned anew, to us or to another.
         """
         self.progress.fences += 1
+        self.watch.fenced(tenure.partition)
         self.log.warning("fenced", partition=tenure.partition, reason=str(error))
         self.tenures.drop_where(lambda t: t is tenure or (t.state is None and not t.finished))
         self.source.rejoin()
+
+    # For those who watch
+
+    @property
+    def stopping(self) -> bool:
+        return self._stopping
+
+    @property
+    def sketch_idle(self) -> bool:
+        return not self._applying
+
+    def shoot(self, tenure: Tenure) -> Future[Shot]:
+        return self._sketching.submit(Shot.of, tenure.state)
 
     # For rebalances and the end
 
@@ -382,9 +415,11 @@ class Worker:
 
     def _claim(self, tenure: Tenure, shape: Shape) -> PartitionState:
         state, keeper = self._claims.claim(tenure, shape), tenure.keeper
-        if self.publishing is not None and keeper.unpublished is not None:
+        if self._courier is not None:
+            self._courier.deliver(tenure, keeper.unpublished)
+        elif self.publishing is not None and keeper.unpublished is not None:
             self._publish(tenure, keeper.unpublished)  # what the last owner left due, under its own id
-            keeper.unpublished = None
+        keeper.unpublished = None
         return state
 
     def forget(self, partition: int) -> None:
@@ -395,17 +430,20 @@ class Worker:
         assert tenure.state is not None
         assert not self._applying
         tenure.state.advance(next_offset)
+        tenure.facts = Facts.of(tenure.state)
         tenure.dirty_since = self.around.clock() if tenure.dirty_since is None else tenure.dirty_since
 
     def _close(self) -> None:
         """Last checkpoints (on_revoke), leave the group, and out. Nothing is waited for beyond the budget."""
         self.tenures.close()
         try:
-            self.source.close(2 * self.plan.revoke_budget_s)
+            self.source.close(self.plan.revoke_budget_s + LEAVE_S)
         finally:
             self.tenures.drop_where(lambda _: True)
             self._desk.close()
+            if self._courier is not None:
+                self._courier.close()
             if self.sink is not None:
-                self.sink.close(self.plan.revoke_budget_s)
+                self.sink.close(FLUSH_S)  # what no checkpoint waited for is met again
             self._sketching.shutdown(wait=False, cancel_futures=True)
             self._beside.shutdown(wait=False, cancel_futures=True)

@@ -10,7 +10,7 @@ import numpy as np
 import scipy.linalg
 
 from sfd_stream.sketch.rows import Float
-from sfd_stream.sketch.stack import Stack, _trusted_csr
+from sfd_stream.sketch.stack import Stack, trusted_csr
 
 POWER_CONSTANT = 0.25
 """What stands before log(n/eps)/eps in the paper's q = Theta(log(n/eps)/eps). VerifySpectral catches a q too small."""
@@ -102,8 +102,7 @@ def exact_ritz(stack: Stack, ell: int) -> Ritz:
         small = stack.rows * stack.d <= DENSE_ENTRIES_MAX
         return ritz_of(np.ascontiguousarray(stack.dense().T) if small else _top_of_few_rows(stack, ell + 1))
     G = stack.B.T @ stack.B
-    for tile in stack.tiles():
-        rows = tile.toarray()
+    for rows in stack.dense_tiles():
         G += rows.T @ rows
     values2, V = scipy.linalg.eigh(G, check_finite=False, driver="evd")
     values2, V = np.maximum(values2[::-1], 0.0), V[:, ::-1]
@@ -151,8 +150,9 @@ def group_sums(stack: Stack, groups: int, rng: np.random.Generator) -> Float:
     """Signed sums of contiguous groups of the buffered rows (groups x d): an addition for each non-zero."""
     rows = stack.block.rows
     signs = rng.integers(0, 2, rows) * 2.0 - 1.0
-    signed = stack.A.data * np.repeat(signs, np.diff(stack.A.indptr))
+    signed = np.repeat(signs, np.diff(stack.A.indptr))
+    signed *= stack.A.data
     bounds = stack.A.indptr[np.linspace(0, rows, groups + 1).astype(np.int64)]
-    matrix = _trusted_csr((signed, stack.A.indices, bounds), (groups, stack.d))
+    matrix = trusted_csr((signed, stack.A.indices, bounds), (groups, stack.d))
     matrix.has_canonical_format = False
     return np.asarray(matrix.toarray())

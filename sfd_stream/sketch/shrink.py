@@ -174,10 +174,8 @@ def _certify(
     missed = MISSED * lambda2 + rounding_of(stack, ell)
     slack = chance.slack / stack.scale**2
 
-    gram = stack.gram_operator()
-
     def C(x: Float) -> Float:
-        return gram(x) - B.T @ (B @ x)
+        return stack.gram_times(x) - B.T @ (B @ x)
 
     def enough(theta: float) -> float | None:
         """The largest bound that would do, or None to stop at once."""

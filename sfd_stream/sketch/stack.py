@@ -1,28 +1,32 @@
 """The implicit stack M = [B; A'] of a sketch over buffered rows. It is multiplied by, never formed.
 
-Rows are taken in tiles, so that a pass needs memory for a tile and not for the stack; columns that are dense among
-these rows are multiplied as a dense matrix. All is scaled by a power of two, exactly, so that no square over- or
-underflows.
+Columns that are dense among these rows (the head of skewed data, or all of them) are multiplied as a dense matrix, the
+others as a sparse one. Block products take rows in tiles, so that they need memory for a tile and not for the stack.
+Where magnitudes are extreme all is scaled by a power of two, exactly, so that no square over- or underflows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from sfd_stream.sketch.rows import Float, RowBlock
+from sfd_stream.sketch.rows import Float, Int, RowBlock
 
-TILE_ENTRIES = 1 << 17
-"""About what fits into the second-level cache beside the block it is multiplied with."""
+TILE_ENTRIES, TILE_ROWS = 1 << 17, 1 << 12
+"""A tile is about what fits into the second-level cache beside the block it is multiplied with."""
 
-TILE_ROWS = 1 << 12
+SAFE = 2.0**60
+"""Magnitudes between 1/SAFE and SAFE need no scaling: sums of many squares of them are far from the range's ends."""
 
+HOT, ALL_HOT = 0.3, 0.28
+"""Densities from which a column, or the whole, is multiplied faster as a dense one. Measured: benchmarks, `routes`."""
 
-DENSE_VECTORS_ABOVE = 0.4
-"""The density from which products with single vectors are faster dense."""
+HOT_COLUMNS_MIN, HOT_SHARE_MIN, HOT_SAMPLE = 16, 0.2, 8
+"""Taking dense columns apart pays from so many, if they hold this share of non-zeros; every 8th non-zero tells."""
 
 
 def power_of_two_above(value: float) -> float:
@@ -40,95 +44,89 @@ def squared_frobenius(X: Float) -> float:
     return float(np.einsum("i,i", flat, flat))
 
 
-def dense_above(columns: int) -> float:
-    """The density from which a dense product with that many columns is the faster one. Measured, see benchmarks."""
-    return float(np.interp(columns, [1, 16, 56, 106], [2.0, 0.28, 0.22, 0.16]))
+@dataclass(frozen=True, slots=True)
+class Split:
+    """A = cold + H at the hot columns."""
 
+    hot: Int
+    H: Float
+    """rows x hot columns, dense."""
+    cold: Any
+    """All other non-zeros, sparse."""
 
-SPLIT_COLUMNS_MIN, SPLIT_WIDTH_MIN, SPLIT_SHARE_MIN = 64, 32, 0.4
-"""Taking dense columns apart pays from so many of them, for products so wide, if they hold this share of non-zeros."""
-
-
-class HotColumns:
-    """The columns that are dense among the rows at hand: the head of skewed data, or all of them, or none."""
-
-    def __init__(self, A: Any, width: int) -> None:
-        rows, self.d = A.shape
-        if A.nnz > dense_above(width) * rows * self.d:
-            self.columns = np.arange(self.d)
-            return
-        counts = np.bincount(A.indices, minlength=self.d) if width >= SPLIT_WIDTH_MIN else np.zeros(self.d, np.int64)
-        hot = np.flatnonzero(counts > dense_above(width) * rows)
-        pays = len(hot) >= SPLIT_COLUMNS_MIN and counts[hot].sum() > SPLIT_SHARE_MIN * A.nnz
-        self.columns = hot if pays else hot[:0]
-        self._place = np.full(self.d, len(self.columns), dtype=np.int32)
-        self._place[self.columns] = np.arange(len(self.columns))
-
-    def split(self, tile: Any) -> tuple[Any, Any]:
-        """The tile's dense columns as a dense matrix, and the rest as a sparse one; None for nothing."""
-        if not len(self.columns):
-            return None, tile
-        if len(self.columns) == self.d:
-            return tile.toarray(), None
-        place = np.take(self._place, tile.indices)
-        cold = place == len(self.columns)
+    @classmethod
+    def of(cls, A: Any) -> Split:
+        rows, d = A.shape
+        if A.nnz > ALL_HOT * rows * d:
+            nothing = trusted_csr((A.data[:0], A.indices[:0], np.zeros(rows + 1, np.int32)), A.shape)
+            return cls(np.arange(d), A.toarray(), nothing)
+        counts = np.bincount(A.indices[::HOT_SAMPLE], minlength=d) * HOT_SAMPLE
+        hot = np.flatnonzero(counts > HOT * rows)
+        if len(hot) < HOT_COLUMNS_MIN or counts[hot].sum() < HOT_SHARE_MIN * A.nnz:
+            return cls(hot[:0], np.empty((rows, 0)), A)
+        place = np.full(d, len(hot), np.int32)
+        place[hot] = np.arange(len(hot))
+        places = np.take(place, A.indices)
         # All cold entries land in one more column, which is cut off.
-        dense = _trusted_csr((tile.data, place, tile.indptr), (tile.shape[0], len(self.columns) + 1)).toarray()
-        before = np.zeros(len(cold) + 1, dtype=np.int32)
-        np.cumsum(cold, dtype=np.int32, out=before[1:])
-        rest = _trusted_csr((tile.data[cold], tile.indices[cold], before[tile.indptr]), tile.shape)
-        return dense[:, :-1], rest
+        H = trusted_csr((A.data, places, A.indptr), (rows, len(hot) + 1)).toarray()[:, :-1]
+        rest = np.flatnonzero(places == len(hot))
+        indptr = np.searchsorted(rest, A.indptr).astype(np.int32)
+        return cls(hot, H, trusted_csr((A.data[rest], A.indices[rest], indptr), A.shape))
 
-    def pass_tile(self, tile: Any, X: Any, G: Float, W: Float) -> None:
-        """Adds the tile's part to G = Y'Y and W = A'Y, for Y = AX in X's own precision."""
-        dense, sparse = self.split(tile)
-        Y: Any = 0.0
-        if dense is not None:
-            Y = dense.astype(X.dtype) @ X[self.columns]
-        if sparse is not None:
-            Y = Y + _trusted_csr((sparse.data.astype(X.dtype), sparse.indices, sparse.indptr), sparse.shape) @ X
-        Y = Y.astype(np.float64)
-        G += Y.T @ Y
-        if dense is not None:
-            W[self.columns] += dense.T @ Y
-        if sparse is not None and 4 * sparse.nnz < self.d:
-            touched, places = np.unique(sparse.indices, return_inverse=True)
-            narrow = _trusted_csr(
-                (sparse.data, places.astype(np.int32), sparse.indptr), (sparse.shape[0], len(touched))
-            )
-            W[touched] += narrow.T @ Y  # most columns have nothing here
-        elif sparse is not None:
-            W += sparse.T @ Y
+    def tiles(self) -> Iterator[Split]:
+        """Runs of rows of about equal work."""
+        indptr = self.cold.indptr
+        rows, d = self.cold.shape
+        work = indptr + np.arange(rows + 1) * max(TILE_ENTRIES // TILE_ROWS, len(self.hot) * 2 // 3)
+        start = 0
+        while start < rows:
+            stop = int(np.searchsorted(work, work[start] + TILE_ENTRIES, side="left"))
+            stop = min(max(stop, start + 1), rows)
+            low, high = indptr[start], indptr[stop]
+            arrays = (self.cold.data[low:high], self.cold.indices[low:high], indptr[start : stop + 1] - low)
+            yield Split(self.hot, self.H[start:stop], trusted_csr(arrays, (stop - start, d)))
+            start = stop
+
+    def times(self, X: Any) -> Float:
+        """A X in X's own precision."""
+        cold = self.cold
+        Y: Any = self.H.astype(X.dtype) @ X[self.hot] if len(self.hot) else 0.0
+        if cold.nnz or not len(self.hot):
+            Y = Y + trusted_csr((cold.data.astype(X.dtype), cold.indices, cold.indptr), cold.shape) @ X
+        return np.asarray(Y, np.float64)
+
+    def add_transpose_times(self, Y: Float, W: Float, W_hot: Float) -> None:
+        """Adds A'Y to W, the hot columns' part to `W_hot`."""
+        cold = self.cold
+        if len(self.hot):
+            W_hot += self.H.T @ Y
+        if 4 * cold.nnz < len(W):  # most columns have nothing here
+            touched, places = np.unique(cold.indices, return_inverse=True)
+            narrow = trusted_csr((cold.data, places.astype(np.int32), cold.indptr), (cold.shape[0], len(touched)))
+            W[touched] += narrow.T @ Y
+        else:
+            W += cold.T @ Y
 
 
 class Stack:
-    """M = [B; A'] / scale, with scale the power of two above the largest entry."""
+    """M = [B; A'] / scale, with scale a power of two: 1, but for extreme magnitudes."""
 
     def __init__(self, B: Float, block: RowBlock) -> None:
-        self.scale = power_of_two_above(max(peak(B), peak(block.values)))
-        self.B = B / self.scale
+        top = max(peak(B), peak(block.values))
+        self.scale = 1.0 if 1 / SAFE < top < SAFE else power_of_two_above(top)
+        plain = self.scale == 1.0
+        self.B = B if plain else B / self.scale
         self.d = block.d
         self.block = block
-        self.A = _csr(block, block.values / self.scale)
-        self.AT = self.A.T
+        values = block.values if plain else block.values / self.scale
+        self.A = trusted_csr((values, block.indices, block.indptr.astype(np.int32)), (block.rows, block.d))
+        self.split = Split.of(self.A)
+        self._coldT = self.split.cold.T
         self.squared_frobenius = squared_frobenius(self.B) + squared_frobenius(self.A.data)
 
     @property
     def rows(self) -> int:
         return len(self.B) + self.block.rows
-
-    def tiles(self) -> Iterator[Any]:
-        """A' cut into runs of rows of about equal work."""
-        indptr = self.A.indptr
-        work = indptr + np.arange(len(indptr)) * (TILE_ENTRIES // TILE_ROWS)
-        start, rows = 0, self.block.rows
-        while start < rows:
-            stop = int(np.searchsorted(work, work[start] + TILE_ENTRIES, side="left"))
-            stop = min(max(stop, start + 1), rows)
-            low, high = indptr[start], indptr[stop]
-            arrays = (self.A.data[low:high], self.A.indices[low:high], indptr[start : stop + 1] - low)
-            yield _trusted_csr(arrays, (stop - start, self.d))
-            start = stop
 
     def gram_pass(self, X: Float) -> tuple[Float, Float]:
         """One pass over the rows: G = Y'Y and W = M'Y for a Y that is MX up to single precision.
@@ -137,29 +135,40 @@ class Stack:
         """
         Y = self.B @ X
         G, W = Y.T @ Y, self.B.T @ Y
-        hot, single = HotColumns(self.A, X.shape[1]), X.astype(np.float32)
-        for tile in self.tiles():
-            hot.pass_tile(tile, single, G, W)
+        W_hot, single = np.zeros((len(self.split.hot), X.shape[1])), X.astype(np.float32)
+        for tile in self.split.tiles():
+            Y = tile.times(single)
+            G += Y.T @ Y
+            tile.add_transpose_times(Y, W, W_hot)
+        W[self.split.hot] += W_hot
         return G, W
 
-    def gram_operator(self) -> Callable[[Float], Float]:
-        """The map x -> M'(Mx) for vectors, many of them."""
-        A, AT, B = self.A, self.AT, self.B
-        if self.A.nnz > DENSE_VECTORS_ABOVE * self.block.rows * self.d:
-            A = self.A.toarray()
-            AT = A.T
-        return lambda x: np.asarray(B.T @ (B @ x) + AT @ (A @ x))
+    def gram_times(self, x: Float) -> Float:
+        """M'(Mx) for one vector."""
+        H, hot, out = self.split.H, self.split.hot, self.B.T @ (self.B @ x)
+        if len(hot) == self.d:
+            return np.asarray(out + (H @ x) @ H)
+        y = self.split.cold @ x
+        if len(hot):
+            y += H @ x[hot]
+            out[hot] += y @ H
+        return np.asarray(out + self._coldT @ y)
+
+    def dense_tiles(self) -> Iterator[Float]:
+        """A' as dense runs of rows."""
+        for tile in self.split.tiles():
+            rows = tile.cold.toarray()
+            rows[:, tile.hot] += tile.H
+            yield rows
 
     def dense(self) -> Float:
         """M itself, for small ones."""
         return np.vstack([self.B, self.A.toarray()])
 
 
-def _csr(block: RowBlock, values: Float) -> Any:
-    return _trusted_csr((values, block.indices, block.indptr.astype(np.int32)), (block.rows, block.d))
-
-
-def _trusted_csr(arrays: tuple[Any, Any, Any], shape: tuple[int, int]) -> Any:
-    matrix = sp.csr_array(arrays, shape=shape, copy=False)
+def trusted_csr(arrays: tuple[Any, Any, Any], shape: tuple[int, int]) -> Any:
+    """A CSR over these very arrays. scipy's own constructor checks them, and copies what is a slice of a larger one."""
+    matrix = sp.csr_array(shape, dtype=arrays[0].dtype)
+    matrix.data, matrix.indices, matrix.indptr = arrays
     matrix.has_canonical_format = True
     return matrix

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from math import ceil, log, log2, pi, sqrt
 
 import numpy as np
-from scipy.linalg import eigh_tridiagonal
 from scipy.optimize import brentq
 from scipy.special import betaincinv
 
@@ -130,13 +129,14 @@ def certified_norm(
         alphas.append(float(basis.newest @ w))
         w = basis.without(w)
         betas.append(float(np.linalg.norm(w)))
-        values, vectors = eigh_tridiagonal(alphas, betas[:-1])
-        theta = max(float(values[-1]), 0.0)
+        T = np.diag(alphas) + np.diag(betas[:-1], -1)  # its lower half is what is read
+        theta = max(float(np.linalg.eigvalsh(T)[-1]), 0.0)
         exhausted = betas[-1] <= 8 * EPS * max(theta, 1e-300) or step + 1 >= d
         goal = target(theta)
         if exhausted or goal is None or step + 1 >= steps_max or christoffel(alphas, betas, goal) >= 1 / tau2:
             upper = theta if exhausted else christoffel_root(alphas, betas, theta, 1 / tau2)
-            return NormBound(theta, upper, step + 1, basis.combined(vectors[:, ::-1][:, :2]))
+            strongest = np.linalg.eigh(T)[1][:, ::-1][:, :2]
+            return NormBound(theta, upper, step + 1, basis.combined(strongest))
         basis.append(w / betas[-1])
 
 

@@ -96,7 +96,7 @@ class Durable:
         return cls(B, shrinks, len(frozen.blocks), len(frozen.names), manifest.sketch, manifest.buffer)
 
     def has_sketch_of(self, frozen: Frozen) -> bool:
-        """Neither shrunk since (which may leave B alone: rows of zeros) nor resized or grown (no shrink is counted)."""
+        """Neither shrunk since, whatever array the shrink gave, nor resized or grown, which count no shrink."""
         return self.B is frozen.arrays["B"] and self.shrinks == frozen.numbers["shrinks"]
 
 

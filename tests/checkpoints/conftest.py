@@ -65,6 +65,7 @@ class Site:
             },
             "input": {"topic": self.topic},
             "sketch": {"d": D, "ell": 4},
+            "http": {"port": 0},
             "checkpoint": {"url": self.store_url or (self.folder / "store").as_uri(), "give_up_s": 20.0},
             "log": {"format": "text"},
         }

@@ -11,7 +11,9 @@ import yaml
 from sfd_stream.config import load
 from sfd_stream.config.load import SECTIONS
 from sfd_stream.config.show import example, schema
+from sfd_stream.config.sources import TOP_LEVEL
 from sfd_stream.config.values import parse_size
+from sfd_stream.storage.opening import open_store
 
 FOLDER = Path(__file__).parents[2] / "config"
 EXAMPLE = (FOLDER / "example.yaml").read_text()
@@ -23,7 +25,7 @@ def test_the_example_is_fresh() -> None:
 
 def test_every_key_stands_there_with_its_default_and_its_sentence() -> None:
     parsed = yaml.safe_load(EXAMPLE)
-    assert set(parsed) == {"kafka", *SECTIONS}
+    assert set(parsed) == {"kafka", *TOP_LEVEL, *SECTIONS}
     joined = re.sub(r"\n  # ", " ", EXAMPLE)
     for section, model in SECTIONS.items():
         assert set(parsed[section]) == set(model.model_fields)
@@ -35,15 +37,26 @@ def test_every_key_stands_there_with_its_default_and_its_sentence() -> None:
             assert field.description.endswith(".")
 
 
-@pytest.mark.parametrize("name", ["example.yaml", "local.yaml"])
-def test_the_files_are_right(name: str) -> None:
-    assert load(FOLDER / name, environ={}).settings.input.topic == "rows"
+@pytest.mark.parametrize("file", sorted(FOLDER.glob("*.yaml")), ids=lambda file: file.name)
+def test_the_files_are_right_and_open_their_stores(file: Path) -> None:
+    settings = load(file, environ={}).settings
+    assert open_store(settings.checkpoint.url, {k: str(v) for k, v in settings.checkpoint.options.items()})
+
+
+@pytest.mark.parametrize("file", sorted(FOLDER.glob("*.yaml")), ids=lambda file: file.name)
+def test_no_file_holds_a_secret(file: Path) -> None:
+    assert load(file, environ={}).settings.secret_values() == frozenset()
+
+
+def test_the_files_that_are_promised_are_there() -> None:
+    promised = {"example.yaml", "local.yaml", "production-s3.yaml", "sasl-ssl.yaml", "gcs.yaml"}
+    assert promised <= {file.name for file in FOLDER.glob("*.yaml")}
 
 
 def test_the_schema_knows_every_key_and_closes_every_section() -> None:
     found = schema()
     assert found["additionalProperties"] is False
-    assert set(found["properties"]) == {"kafka", *SECTIONS}
+    assert set(found["properties"]) == {"kafka", *TOP_LEVEL, *SECTIONS}
     for model in SECTIONS.values():
         section = found["$defs"][model.__name__]
         assert section["additionalProperties"] is False

@@ -32,6 +32,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ConfigResource,
     NewPartitions,
     NewTopic,
+    OffsetSpec,
     ResourceType,
 )
 
@@ -151,6 +152,10 @@ class Broker:
         left = producer.flush(60)
         assert not left, f"{left} messages to {topic} were not sent"
         assert not failures, f"{topic}: {failures[0]}"
+
+    def end_offset(self, topic: str, partition: int = 0) -> int:
+        where = TopicPartition(topic, partition)
+        return int(self.admin.list_offsets({where: OffsetSpec.latest()})[where].result(30).offset)
 
     def leaders_known(self, name: str | None = None, *, partitions: int | None = None) -> bool:
         """Metadata may answer before partitions have leaders: only then is a broker of use."""
@@ -313,7 +318,8 @@ class ContainerBroker(Broker):
         settings = broker_properties(port=9092, controller_port=9093, logs=Path("/tmp/kraft-logs"))  # in the container
         settings["listeners"] = "PLAINTEXT://0.0.0.0:9092,CONTROLLER://127.0.0.1:9093"
         settings["advertised.listeners"] = f"PLAINTEXT://127.0.0.1:{port}"
-        container = DockerContainer(IMAGE).with_bind_ports(9092, port)
+        container = DockerContainer(IMAGE)
+        container.ports[9092] = ("127.0.0.1", port)  # the loopback alone: with_bind_ports would take every address
         for key, value in {**settings, **(properties or {})}.items():
             container.with_env("KAFKA_" + key.replace("_", "__").replace(".", "_").upper(), value)
         container.start()

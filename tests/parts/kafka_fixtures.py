@@ -15,7 +15,7 @@ import os
 import tempfile
 import uuid
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import pytest
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 NEEDS_REAL = {"kafka", "private_broker"}
 _FOLDER = pytest.StashKey[Path]()
 _REASON = "no real Kafka"
+Found = TypeVar("Found")
 
 
 class PrivateBrokers(Protocol):
@@ -82,7 +83,7 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
         terminalreporter.write_line(f"{len(without)} tests need a real Kafka and were skipped: {reason}", yellow=True)
 
 
-def _or_without(start: Callable[[], Broker]) -> Broker:
+def or_without(start: Callable[[], Found]) -> Found:
     """The broker, or a skip; or a failure where a machine promises to have everything."""
     try:
         return start()
@@ -97,7 +98,7 @@ def _or_without(start: Callable[[], Broker]) -> Broker:
 def kafka(pytestconfig: pytest.Config) -> Iterator[Broker]:
     worker: dict[str, Any] = getattr(pytestconfig, "workerinput", {})
     folder, controller = pytestconfig.stash[_FOLDER], worker.get("sfd_controller", os.getpid())
-    with _or_without(lambda: shared_broker(folder, controller)) as broker:
+    with or_without(lambda: shared_broker(folder, controller)) as broker:
         yield broker
 
 
@@ -106,7 +107,7 @@ def private_broker() -> Iterator[PrivateBrokers]:
     made: list[Broker] = []
 
     def make(properties: Mapping[str, str] | None = None) -> Any:
-        made.append(_or_without(lambda: start_broker(properties=properties, private=True)))
+        made.append(or_without(lambda: start_broker(properties=properties, private=True)))
         return made[-1]
 
     yield make

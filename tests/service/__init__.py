@@ -2,7 +2,7 @@
 
 | trap | test |
 |---|---|
-| 1 commit before durable | test_kills (after-manifest, before-commit), test_worker: a revoke past its budget |
+| 1 commit before durable | test_kills (after-manifest, before-commit), test_worker: nothing is committed before |
 | 2 `on_lost` is not reliable | test_signals: stopped past its session; test_worker: fenced owner, tidying up notices |
 | 3 an exception in `on_assign` | kafka/test_source; test_worker: an exception in a rebalance ends it |
 | 4 cooperative needs offsets at assign | kafka/test_source; test_kills under both group protocols |
@@ -22,6 +22,9 @@
 | 24 a commit error must not end it | test_worker: a commit that fails is sent again |
 | 25 commit once at claim | test_messages: an empty topic has its end at once (committed 0) |
 | 26 disk checkpoints per pod | docs: all workers of a group must see the same store |
+| 14 opaque group metadata | kafka/test_transactions: no member, no membership |
+| 15 begin transactions late, sort their errors | kafka/test_transactions; test_courier; test_snapshot_kills |
+| 16 the built-in broker accepts zombies | test_snapshot_kills, test_transactional: on a real one |
 
-14 (opaque group metadata), 15, 16, 18 and 21 concern transactions, metrics and etags, which this code does not use.
+18 and 21 concern metrics and etags, which this code does not use.
 """

@@ -22,6 +22,7 @@ from sfd_stream.storage import Store
 from sfd_stream.storage.memory import MemoryStore
 from sfd_stream.wire.columns import FixedColumns
 from sfd_stream.wire.rows import RowLimits, encode_row
+from tests.parts.watched import Stage
 
 D = 20
 
@@ -209,5 +210,5 @@ def worker_on(
     )
     diary = Diary()
     gauge = BadMessageGauge(max_share=1.0, window=1000, max_consecutive=1000)
-    worker = Worker(Plan(**plan), around, None, None, gauge, diary)
+    worker = Worker(Plan(**plan), around, None, None, gauge, Stage(partitions=0).watch, diary)
     return worker, FakeSource(logs, worker.tenures), diary

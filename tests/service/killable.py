@@ -3,6 +3,7 @@
     python -m tests.service.killable SETTINGS.json [--until-end]
 
 SFD_TEST_DIE_AT=point:n:marker   kill -9 itself there, after making the file `marker`
+SFD_TEST_STOP_AT=point:n:marker  SIGSTOP itself there: a zombie, until somebody sends it SIGCONT
 SFD_TEST_SLOW_AT=point:seconds   sleep at each passing
 """
 
@@ -26,11 +27,14 @@ from sfd_stream.service.logs import configure
 POINTS = (
     "before-List", "after-List", "before-Get", "after-Get", "before-GetMany", "after-GetMany",
     "before-CreateIfAbsent", "after-CreateIfAbsent", "before-Put", "after-Put", "before-Delete", "after-Delete",
-    "after-claim", "after-letters", "before-blobs", "after-manifest", "before-commit", "after-commit",
+    "after-claim", "after-letters", "before-blobs", "after-manifest",
+    "before-publish", "after-publish", "before-commit", "after-commit",
 )  # fmt: skip
+SHOW_POINTS = ("before-publish", "before-transaction", "after-offsets", "before-end", "after-publish")
+"""Passed only where snapshots are published."""
 
 
-def die_at(wanted: str, nth: int, marker: Path) -> Callable[[str], None]:
+def signal_at(wanted: str, nth: int, marker: Path, number: signal.Signals) -> Callable[[str], None]:
     passings = itertools.count(1)
     lock = threading.Lock()
 
@@ -40,7 +44,7 @@ def die_at(wanted: str, nth: int, marker: Path) -> Callable[[str], None]:
         with lock:
             if next(passings) == nth:
                 marker.touch()
-                os.kill(os.getpid(), signal.SIGKILL)
+                os.kill(os.getpid(), number)
 
     return reach
 
@@ -54,10 +58,11 @@ def hooks() -> list[Callable[[str], None]]:
     if given := os.environ.get("SFD_TEST_SLOW_AT"):
         point, seconds = given.split(":")
         found.append(slow_at(point, float(seconds)))
-    if given := os.environ.get("SFD_TEST_DIE_AT"):
-        point, nth, marker = given.split(":", 2)
-        assert point in POINTS, point
-        found.append(die_at(point, int(nth), Path(marker)))
+    for name, number in (("SFD_TEST_DIE_AT", signal.SIGKILL), ("SFD_TEST_STOP_AT", signal.SIGSTOP)):
+        if given := os.environ.get(name):
+            point, nth, marker = given.split(":", 2)
+            assert point in POINTS + SHOW_POINTS, point
+            found.append(signal_at(point, int(nth), Path(marker), number))
     return found
 
 

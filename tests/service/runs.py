@@ -161,6 +161,7 @@ class Run:
                 "revoke_budget_s": 5,
                 "give_up_s": 60,
             },
+            "http": {"port": 0},
             "worker": {"batch_records": 200},
             "log": {"level": "debug"},
         }
@@ -175,6 +176,7 @@ class Run:
         die_at: str | None = None,
         nth: int = 1,
         slow_at: str | None = None,
+        stop_at: str | None = None,
         **changes: Mapping[str, Any],
     ) -> WorkerProcess:
         name = f"{self.group}-{len(self.workers)}"
@@ -186,12 +188,14 @@ class Run:
         environment = {**os.environ, **ONE_THREAD}
         if die_at is not None:
             environment["SFD_TEST_DIE_AT"] = f"{die_at}:{nth}:{marker}"
+        if stop_at is not None:
+            environment["SFD_TEST_STOP_AT"] = f"{stop_at}:{nth}:{marker}"
         if slow_at is not None:
             environment["SFD_TEST_SLOW_AT"] = slow_at
         command = [sys.executable, "-m", "tests.service.killable", str(path), *(["--until-end"] * until_end)]
         with log_path.open("wb") as log:
             process = subprocess.Popen(command, stdout=log, stderr=log, env=environment, cwd=REPOSITORY)
-        worker = WorkerProcess(process, log_path, marker if die_at is not None else None)
+        worker = WorkerProcess(process, log_path, marker if die_at or stop_at else None)
         self.workers.append(worker)
         return worker
 

@@ -124,7 +124,9 @@ def test_killed_at_every_point_each_row_counts_once(
     kafka: Broker, make_run: MakeRun, store: str, protocol: str, points: tuple[str, ...], count: int
 ) -> None:
     topic = kafka.create_topic(partitions=4)
-    run = make_run(kafka, topic, store=store, protocol=protocol)
+    snapshots = {"topic": kafka.create_topic(config={"cleanup.policy": "compact"}), "every_s": 0.2}
+    changes = {"snapshot": snapshots} if points is LATE else {}
+    run = make_run(kafka, topic, store=store, protocol=protocol, changes=changes)
     rows = Rows.random(count, partitions=4)
     dead = kill_all(run, rows, order(points, seed=1, randoms=2), seed=1)
     assert len(dead) == len(points) + 2

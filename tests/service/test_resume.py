@@ -1,4 +1,4 @@
-"""Columns that grow or are hashed, and forgetting: a run cut in two by a restart ends in the bits of one uncut."""
+"""Columns that grow or are hashed, and forgetting: a run cut in pieces ends in the bits of one that was not."""
 
 from __future__ import annotations
 

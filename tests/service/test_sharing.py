@@ -64,3 +64,18 @@ def test_more_workers_than_partitions_all_end(kafka: Broker, make_run: MakeRun, 
     workers = [run.begin(until_end=True) for _ in range(2)]
     assert [worker.end() for worker in workers] == [None, None]
     assert_counts(run.state(0), rows.matrices[0])
+
+
+@pytest.mark.parametrize("protocol", ["cooperative", "kip-848"])
+def test_a_worker_without_partitions_ends_when_the_others_have_done_the_work(
+    kafka: Broker, make_run: MakeRun, protocol: str
+) -> None:
+    rows, topic = Rows.random(2_000), kafka.create_topic()
+    rows.produce(kafka, topic)
+    run = make_run(kafka, topic, protocol=protocol)
+    working = run.begin()
+    working.until(lambda: run.durable_offset(0) == 100, "the work")
+    idle = run.begin(until_end=True)
+    assert idle.end() is None
+    working.stop()
+    assert_counts(run.state(0), rows.matrices[0])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -51,6 +52,11 @@ def opened(worker: Worker, source: FakeSource) -> None:
     worker._begin()
 
 
+def reading(worker: Worker, partition: int) -> bool:
+    tenure = worker.tenures.get(partition)
+    return tenure is not None and tenure.state is not None
+
+
 def another_claims(worker: Worker, partition: int = 0) -> Keeper:
     keeper = Keeper("group", "rows", partition, worker.around)
     binding = Binding("cluster", "topic-id", "group", "rows", partition)
@@ -66,6 +72,20 @@ def test_all_rows_are_counted_and_committed() -> None:
     assert [state_of(worker, p).rows for p in (0, 1)] == [1000, 300]
     assert source.committed_offsets == {0: 1000, 1: 300}
     assert worker.progress.checkpoints > 5
+
+
+def test_nothing_is_committed_before_it_is_durable() -> None:
+    worker, source, _ = worker_on({0: rows(700), 1: rows(300)})
+    commit, early = source.commit, []
+
+    def watched(offsets: Mapping[int, int]) -> None:
+        early.extend((p, offset) for p, offset in offsets.items() if newest(worker, p).next_offset < offset)
+        commit(offsets)
+
+    source.commit = watched  # type: ignore[method-assign]
+    go(worker, source)
+    assert len(source.commits) > 5
+    assert not early
 
 
 def test_an_error_while_sketching_ends_it_with_that_error_and_no_checkpoint_of_it() -> None:
@@ -126,7 +146,7 @@ def test_a_fenced_owner_drops_the_partition_writes_nothing_and_rejoins() -> None
     assert newest(worker) == thief.manifest, "it wrote nothing after the claim"
     assert worker.progress.fences == 1
     assert source.committed_offsets[0] == 0, "and committed nothing"
-    turn_until(worker, lambda: source.positions.get(0) == 200)
+    turn_until(worker, lambda: reading(worker, 0) and source.positions[0] == 200)
     assert newest(worker, 1).next_offset == 10, "the others were given up with a last checkpoint"
     worker.stop()
     go(worker, source)
@@ -224,7 +244,7 @@ def test_a_revoke_past_its_budget_lets_go_and_nothing_is_committed_later() -> No
     assert diary.said("let go without a last checkpoint")
     source.events.append(lambda: source._assign([0]))
     gate.set()
-    turn_until(worker, lambda: worker.tenures.get(0) is not None and worker.tenures.get(0).state is not None)
+    turn_until(worker, lambda: reading(worker, 0))
     for _ in range(20):
         worker.turn()
     assert source.commits == [(0, 0), (0, 30)], "the claim's own, not that of the checkpoint that was let go"

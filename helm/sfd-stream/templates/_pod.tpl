@@ -1,0 +1,135 @@
+{{/* A pod of ours: dict "root" . "component" "worker|merge|topics" "args" (list ...) "resources" {...} "serves" bool "restart" "" */}}
+{{- define "sfd.pod" -}}
+{{- $root := .root -}}
+metadata:
+  annotations:
+    checksum/settings: {{ include "sfd.settings" $root | sha256sum }}
+    {{- with $root.Values.podAnnotations }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+  labels:
+    {{- include "sfd.labels" . | nindent 4 }}
+    {{- with $root.Values.podLabels }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+spec:
+  serviceAccountName: {{ include "sfd.serviceAccount" $root }}
+  automountServiceAccountToken: {{ $root.Values.serviceAccount.automountToken }}
+  enableServiceLinks: false
+  terminationGracePeriodSeconds: {{ include "sfd.grace" $root }}
+  {{- with .restart }}
+  restartPolicy: {{ . }}
+  {{- end }}
+  {{- with $root.Values.imagePullSecrets }}
+  imagePullSecrets:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  {{- with $root.Values.priorityClassName }}
+  priorityClassName: {{ . }}
+  {{- end }}
+  securityContext:
+    {{- toYaml $root.Values.podSecurityContext | nindent 4 }}
+  containers:
+    - name: {{ .component }}
+      image: {{ include "sfd.image" $root | quote }}
+      imagePullPolicy: {{ $root.Values.image.pullPolicy }}
+      args:
+        {{- toYaml .args | nindent 8 }}
+      env:
+        - name: SFD_CONFIG
+          value: /etc/sfd-stream/settings.yaml
+        {{- if and (eq .component "worker") (eq $root.Values.kind "StatefulSet") }}
+        - name: SFD_KAFKA__GROUP_INSTANCE_ID
+          valueFrom:
+            fieldRef:
+              fieldPath: metadata.name
+        {{- end }}
+        {{- range $name, $from := $root.Values.secretEnv }}
+        - name: {{ $name }}
+          valueFrom:
+            secretKeyRef:
+              name: {{ $from.name }}
+              key: {{ $from.key }}
+        {{- end }}
+        {{- with $root.Values.extraEnv }}
+        {{- toYaml . | nindent 8 }}
+        {{- end }}
+      {{- with $root.Values.envFrom }}
+      envFrom:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- if .serves }}
+      ports:
+        - name: http
+          containerPort: {{ include "sfd.port" $root }}
+          protocol: TCP
+      livenessProbe:
+        httpGet: {path: /healthz, port: http}
+        {{- toYaml $root.Values.probes.liveness | nindent 8 }}
+      readinessProbe:
+        httpGet: {path: /readyz, port: http}
+        {{- toYaml $root.Values.probes.readiness | nindent 8 }}
+      startupProbe:
+        httpGet: {path: /healthz, port: http}
+        {{- toYaml $root.Values.probes.startup | nindent 8 }}
+      {{- end }}
+      resources:
+        {{- toYaml .resources | nindent 8 }}
+      securityContext:
+        {{- toYaml $root.Values.securityContext | nindent 8 }}
+      volumeMounts:
+        - name: settings
+          mountPath: /etc/sfd-stream
+          readOnly: true
+        - name: tmp
+          mountPath: /tmp
+        {{- if include "sfd.onDisk" $root }}
+        - name: checkpoints
+          mountPath: {{ $root.Values.persistence.mountPath }}
+        {{- end }}
+        {{- with $root.Values.extraVolumeMounts }}
+        {{- toYaml . | nindent 8 }}
+        {{- end }}
+  volumes:
+    - name: settings
+      configMap:
+        name: {{ include "sfd.fullname" $root }}
+    - name: tmp
+      emptyDir: {sizeLimit: 64Mi}
+    {{- if include "sfd.onDisk" $root }}
+    - name: checkpoints
+      persistentVolumeClaim:
+        claimName: {{ include "sfd.claim" $root }}
+    {{- end }}
+    {{- with $root.Values.extraVolumes }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+  {{- with $root.Values.nodeSelector }}
+  nodeSelector:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  {{- with $root.Values.tolerations }}
+  tolerations:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  {{- with $root.Values.affinity }}
+  affinity:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  {{- if and (eq .component "worker") $root.Values.topologySpread.enabled }}
+  topologySpreadConstraints:
+    {{- if $root.Values.topologySpread.constraints }}
+    {{- toYaml $root.Values.topologySpread.constraints | nindent 4 }}
+    {{- else }}
+    {{- $labels := include "sfd.selector" . }}
+    {{- range list "topology.kubernetes.io/zone" "kubernetes.io/hostname" }}
+    - maxSkew: 1
+      topologyKey: {{ . }}
+      whenUnsatisfiable: ScheduleAnyway
+      labelSelector:
+        matchLabels:
+          {{- $labels | nindent 10 }}
+    {{- end }}
+    {{- end }}
+  {{- end }}
+{{- end -}}

@@ -1,0 +1,58 @@
+"""From settings to the parts that let people watch a worker."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from sfd_stream.config.model import Settings
+from sfd_stream.service.beside import Beside
+from sfd_stream.service.looks import Looker
+from sfd_stream.service.meter import Meter
+from sfd_stream.service.showing import Showing
+from sfd_stream.service.views import routes_of
+from sfd_stream.service.watch import Identity, Watch
+from sfd_stream.service.web import Port, listening, listening_unix
+from sfd_stream.service.worker import Worker
+
+
+def watch_of(settings: Settings, worker_name: str) -> Watch:
+    sketch = settings.sketch
+    identity = Identity(
+        worker=worker_name,
+        group=settings.group,
+        topic=settings.input.topic,
+        ell=sketch.ell,
+        method=sketch.method,
+        memory_max_bytes=settings.worker.memory_max_bytes,
+    )
+    drift_every_s = settings.snapshot.every_s or settings.snapshot.republish_s
+    looker = Looker(Beside(1, "look"), time.monotonic, time.time, drift_every_s=drift_every_s)
+    return Watch(identity, Meter(), looker, time.monotonic, time.time)
+
+
+def listener_of(settings: Settings, socket_path: Path | None) -> socket.socket:
+    """The port, or a socket for the supervisor to ask, had before anything else begins."""
+    http = settings.http
+    return listening(http.host, http.port) if socket_path is None else listening_unix(socket_path)
+
+
+@contextmanager
+def watched(settings: Settings, worker: Worker, listener: socket.socket) -> Iterator[Port]:
+    """The worker shown to whoever asks, until it ends."""
+    port = Port(listener, routes_of(worker.watch, settings.http.stuck_after_s))
+    showing, others = Showing(Beside(1, "ends"), time.monotonic), worker.on_turn
+
+    def on_turn() -> None:
+        others()
+        showing(worker)
+
+    worker.on_turn = on_turn
+    port.start()
+    try:
+        yield port
+    finally:
+        port.close()

@@ -1,0 +1,73 @@
+"""Logins by tokens that a function of the user's makes: `kafka_oauth_callback: package:function`.
+
+The function is called with the text of `sasl.oauthbearer.config` and returns a token and the time, in seconds since
+the epoch, at which it expires; a principal and a mapping of extensions may follow. The client asks again before a
+token expires. Where the function fails, the last token serves as long as it holds: an issuer that is away for a minute
+does not end a worker.
+"""
+
+from __future__ import annotations
+
+import importlib
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from sfd_stream.errors import BrokerRefusedError, SettingsError
+
+Token = tuple[Any, ...]
+"""(token, expires at, principal?, extensions?), as librdkafka's client takes it."""
+
+
+class Tokens:
+    """One function's tokens, for all clients of a process."""
+
+    def __init__(self, make: Callable[[str], Token], clock: Callable[[], float], log: Any) -> None:
+        self._make = make
+        self._clock = clock
+        self._log = log
+        self._last: Token | None = None
+        self._lock = threading.Lock()  # clients ask from threads of their own
+
+    def try_once(self, config: str) -> None:
+        """At the start, where a function that fails would otherwise only show as a client that can't be made."""
+        try:
+            self(config)
+        except Exception as error:
+            said = f"{type(error).__name__}: {error}"
+            raise BrokerRefusedError(
+                f"kafka_oauth_callback gives no token ({said}); see to it, then start again"
+            ) from error
+
+    def __call__(self, config: str) -> Token:
+        with self._lock:
+            try:
+                self._last = _checked(self._make(config))
+            except Exception as error:
+                if self._last is None or self._last[1] <= self._clock():
+                    raise
+                self._log.warning("no new token from kafka_oauth_callback; the last one still holds", error=repr(error))
+            return self._last
+
+
+def callback_named(named: str) -> Callable[[str], Token]:
+    """The function behind `package.module:function`."""
+    place, _, name = named.partition(":")
+    try:
+        module = importlib.import_module(place)
+    except ImportError as error:
+        raise SettingsError(
+            f"kafka_oauth_callback {named}: {error}; install the package beside sfd-stream, or add it to PYTHONPATH"
+        ) from error
+    found = getattr(module, name, None)
+    if not callable(found):
+        raise SettingsError(f"kafka_oauth_callback {named}: {place} has no function {name}")
+    made: Callable[[str], Token] = found
+    return made
+
+
+def _checked(token: Any) -> Token:
+    """Librdkafka's client would only say that a tuple was expected."""
+    if not isinstance(token, tuple) or len(token) < 2 or not isinstance(token[0], str):
+        raise TypeError("kafka_oauth_callback must return (token, expires_at_in_seconds)")
+    return (token[0], float(token[1]), *token[2:])

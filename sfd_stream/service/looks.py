@@ -1,0 +1,185 @@
+"""Looks at the sketches while they grow: spectrum, strongest columns, drift. Never in the way, never a change.
+
+A look at a state with pending rows costs about one shrink, so looks take turns, one at a time on a thread of their own,
+and rest so long after each that all of them together take at most a small share of one core.
+"""
+
+from __future__ import annotations
+
+from collections import ChainMap
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+
+from sfd_stream.service.status import ColumnWeight, Spectrum, rounded
+from sfd_stream.sketch.builder import SketchBuilder
+from sfd_stream.sketch.rows import Float
+from sfd_stream.sketch.sketch import Sketch
+from sfd_stream.state.partition import PartitionState
+from sfd_stream.wire.columns import HashedColumns
+
+EVERY_S = 2.0
+SHARE_MAX = 0.05
+"""Of one core, for all looks together."""
+
+VALUES_MAX = 64
+"""Singular values shown of a partition."""
+
+DIRECTIONS, COLUMNS = 5, 7
+NAME_CHARS = 80
+DRIFT_K = 5
+MERGE_BYTES_MAX = 64 * 2**20
+"""Sketches larger than this together are not merged for the page; `sfd-stream merge` does that."""
+
+
+@dataclass(frozen=True, eq=False)
+class Shot:
+    """A state at one moment: arrays shared or copied on the sketching thread, to be looked at elsewhere."""
+
+    builder: SketchBuilder
+    names: Mapping[int, str]
+
+    @classmethod
+    def of(cls, state: PartitionState) -> Shot:
+        builder = state.builder
+        names = state.columns.names if isinstance(state.columns, HashedColumns) else {}
+        return cls(SketchBuilder.resume(builder.parameters, *builder.state()), names)
+
+
+@dataclass(frozen=True, eq=False)
+class Look:
+    spectrum: Spectrum
+    top: Float
+    """The first directions, to measure drift by."""
+    sketch: Sketch | None
+    """Kept for the merged view, where there is room."""
+    names: Mapping[int, str]
+
+
+@dataclass(frozen=True, eq=False)
+class _Reference:
+    at_s: float
+    top: Float
+    drift: float | None
+
+
+class Looker:
+    """`consider` once a second from the loop; what was seen last is in `spectra`, `drifts` and `merged`."""
+
+    def __init__(
+        self,
+        executor: Executor,
+        clock: Callable[[], float],
+        wall_clock: Callable[[], float],
+        *,
+        drift_every_s: float = 60.0,
+    ) -> None:
+        self.merged: Spectrum | None = None
+        self._executor = executor
+        self._clock = clock
+        self._wall_clock = wall_clock
+        self._drift_every_s = drift_every_s
+        self._looks: dict[int, Look] = {}
+        self._references: dict[int, _Reference] = {}
+        self._job: Future[None] | None = None
+        self._rest_until_s = 0.0
+
+    @property
+    def spectra(self) -> Mapping[int, Spectrum]:
+        return {partition: look.spectrum for partition, look in list(self._looks.items())}
+
+    @property
+    def drifts(self) -> Mapping[int, float | None]:
+        return {partition: reference.drift for partition, reference in list(self._references.items())}
+
+    def consider(self, rows: Mapping[int, int], shoot: Callable[[int], Future[Shot]]) -> None:
+        """Begin a look at the partition that has waited longest, if one has changed and it is time."""
+        for gone in self._looks.keys() - rows.keys():
+            self._looks.pop(gone, None)
+            self._references.pop(gone, None)
+        if self._clock() < self._rest_until_s or (self._job is not None and not self._job.done()):
+            return
+        changed = [p for p, count in rows.items() if p not in self._looks or self._looks[p].spectrum.rows != count]
+        if changed:
+            partition = min(changed, key=self._seen_at)
+            self._job = self._executor.submit(self._look, partition, shoot(partition), tuple(rows))
+
+    def _seen_at(self, partition: int) -> float:
+        look = self._looks.get(partition)
+        return look.spectrum.at_s if look is not None else 0.0
+
+    def _look(self, partition: int, shooting: Future[Shot], assigned: tuple[int, ...]) -> None:
+        shot = shooting.result()
+        began = self._clock()
+        sketch = shot.builder.sketch()
+        room = MERGE_BYTES_MAX // max(len(assigned), 1)
+        spectrum = spectrum_of(sketch, shot.names, self._wall_clock())
+        top = sketch.components(DRIFT_K)
+        self._looks[partition] = Look(spectrum, top, sketch if sketch.matrix.nbytes <= room else None, shot.names)
+        self._refer(partition, top)
+        self.merged = self._merge(assigned)
+        cost_s = self._clock() - began
+        self._rest_until_s = self._clock() + max(EVERY_S / max(len(assigned), 1), cost_s * (1 / SHARE_MAX - 1))
+
+    def _refer(self, partition: int, top: Float) -> None:
+        before = self._references.get(partition)
+        if before is None or before.top.shape[1] > top.shape[1]:
+            self._references[partition] = _Reference(self._clock(), top, None)
+        elif self._clock() - before.at_s >= self._drift_every_s:
+            self._references[partition] = _Reference(self._clock(), top, drift(before.top, top))
+
+    def _merge(self, assigned: tuple[int, ...]) -> Spectrum | None:
+        """None unless every assigned partition was looked at and is small enough to be kept."""
+        looks = [self._looks.get(partition) for partition in assigned]
+        sketches = [look.sketch for look in looks if look is not None and look.sketch is not None]
+        if len(sketches) < len(assigned) or not sketches:
+            return None
+        d = max(sketch.d for sketch in sketches)
+        merged = Sketch.merge_all(sketch.padded(d) if sketch.d < d else sketch for sketch in sketches)
+        names = ChainMap(*(cast("dict[int, str]", look.names) for look in looks if look is not None))  # only read
+        return spectrum_of(merged, names, self._wall_clock())
+
+
+def spectrum_of(sketch: Sketch, names: Mapping[int, str], at_s: float) -> Spectrum:
+    values = sketch.singular_values()
+    kept = int(np.count_nonzero(values > 0))
+    directions = tuple(_strongest(direction, names) for direction in sketch.components(DIRECTIONS)[:kept])
+    return Spectrum(
+        rows=sketch.rows,
+        d=sketch.d,
+        ell=sketch.ell,
+        singular_values=tuple(rounded(float(value)) for value in values[: min(kept, VALUES_MAX)]),
+        kept=kept,
+        delta=rounded(sketch.delta),
+        squared_frobenius=rounded(sketch.squared_frobenius),
+        directions=directions,
+        at_s=at_s,
+    )
+
+
+def _strongest(direction: Float, names: Mapping[int, str]) -> tuple[ColumnWeight, ...]:
+    count = min(COLUMNS, len(direction))
+    found = np.argpartition(-np.abs(direction), count - 1)[:count]
+    found = found[np.argsort(-np.abs(direction[found]), kind="stable")]
+    return tuple(
+        ColumnWeight(int(column), _short(names.get(int(column))), rounded(float(direction[column])))
+        for column in found
+        if direction[column] != 0
+    )
+
+
+def _short(name: str | None) -> str | None:
+    return name if name is None or len(name) <= NAME_CHARS else name[: NAME_CHARS - 1] + "…"
+
+
+def drift(before: Float, after: Float) -> float:
+    """Mean squared sine of the principal angles between two row spaces: 0 the same, 1 orthogonal."""
+    before = np.pad(before, ((0, 0), (0, after.shape[1] - before.shape[1])))
+    k = min(len(before), len(after))
+    if k == 0:
+        return 0.0
+    cosines: Any = before[:k] @ after[:k].T
+    return float(np.clip(1.0 - np.sum(cosines**2) / k, 0.0, 1.0))

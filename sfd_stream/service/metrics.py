@@ -1,0 +1,242 @@
+"""Every metric that is exported, declared once: name, kind, unit, help and labels. `docs/metrics.md` is made of this.
+
+Names follow Prometheus' conventions: `sfd_` first, the base unit last, `_total` for what only grows. Every series also
+carries the labels `worker`, `group` and `topic`. No label's set of values grows with time: partitions, the decoder's
+reasons, kinds that are listed here, and brokers are all there is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+Kind = Literal["counter", "gauge", "histogram"]
+
+WORKER_LABELS = ("worker", "group", "topic")
+"""On every series: which worker of the process, and whom it works for."""
+
+SHRINK_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+"""From a small sketch's few milliseconds to a wide one's half minute."""
+
+STORE_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+"""From a local disk's fsync to a store that was away for minutes."""
+
+POLL_BUCKETS = (0.001, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0, 60.0, 300.0)
+"""300 s is max.poll.interval.ms as it comes: beyond it the group takes the partitions away."""
+
+CATCH_UP_BUCKETS = (0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0)
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One declaration. `name` is as exported; a histogram adds `_bucket`, `_sum` and `_count` to it."""
+
+    name: str
+    kind: Kind
+    unit: str
+    help: str
+    labels: tuple[str, ...] = ()
+    buckets: tuple[float, ...] = ()
+    values: tuple[str, ...] = ()
+    """The values of the last label where they are a fixed set: those series exist from the start, at zero."""
+
+    @property
+    def series(self) -> tuple[str, ...]:
+        """The names that a query may use."""
+        if self.kind != "histogram":
+            return (self.name,)
+        return (f"{self.name}_bucket", f"{self.name}_sum", f"{self.name}_count")
+
+
+DECODE_REASONS = (
+    "malformed", "bad_keys", "bad_type", "bad_length", "bad_pointers", "bad_index", "not_finite", "too_large",
+    "over_limit",
+)  # fmt: skip
+FAILURE_KINDS = ("unavailable", "refused", "fenced", "abandoned", "other")
+REBALANCE_KINDS = ("assign", "revoke", "lost")
+STATES = ("waiting", "claiming", "reading", "paused", "finished")
+
+# What comes in
+
+MESSAGES = Metric("sfd_messages_total", "counter", "messages", "Messages read from the input topic.", ("partition",))
+ROWS = Metric("sfd_rows_total", "counter", "rows", "Rows decoded and handed to the sketch.", ("partition",))
+NONZEROS = Metric("sfd_nonzeros_total", "counter", "non-zeros", "Non-zeros of those rows.", ("partition",))
+INPUT_BYTES = Metric("sfd_input_bytes_total", "counter", "bytes", "Bytes of message values read.", ("partition",))
+TOMBSTONES = Metric(
+    "sfd_tombstones_total", "counter", "messages", "Messages without a value: skipped and counted.", ("partition",)
+)
+DEAD_LETTERS = Metric(
+    "sfd_dead_letters_total", "counter", "messages",
+    "Messages that are not rows, sent to the dead-letter topic, by the decoder's reason.", ("reason",),
+    values=DECODE_REASONS,
+)  # fmt: skip
+
+# How far behind
+
+APPLIED_OFFSET = Metric(
+    "sfd_applied_offset", "gauge", "offset", "The next offset after all that the sketch holds.", ("partition",)
+)
+COMMITTED_OFFSET = Metric(
+    "sfd_committed_offset", "gauge", "offset", "The last offset that the broker acknowledged as committed.",
+    ("partition",),
+)  # fmt: skip
+END_OFFSET = Metric("sfd_end_offset", "gauge", "offset", "The end of the partition's log.", ("partition",))
+LAG = Metric("sfd_lag_messages", "gauge", "messages", "End offset minus applied offset.", ("partition",))
+STUCK = Metric(
+    "sfd_partition_stuck_seconds", "gauge", "seconds",
+    "How long the applied offset has stood still while the partition's lag grew; 0 when it moves.", ("partition",),
+)  # fmt: skip
+PARTITIONS = Metric(
+    "sfd_partitions", "gauge", "partitions",
+    "Assigned partitions by what is done with them: waiting (no room in memory), claiming, reading, paused"
+    " (the store does not keep up), finished.", ("state",), values=STATES,
+)  # fmt: skip
+
+# How good the sketch is
+
+SHRINK_SECONDS = Metric(
+    "sfd_shrink_seconds", "histogram", "seconds", "Time of one shrink of a full buffer into the sketch.",
+    buckets=SHRINK_BUCKETS,
+)  # fmt: skip
+VERIFICATIONS = Metric(
+    "sfd_verifications_total", "counter", "verifications", "Verifications of a shrink's error, passed or not.",
+    ("partition",),
+)  # fmt: skip
+VERIFY_RETRIES = Metric(
+    "sfd_verify_retries_total", "counter", "verifications",
+    "Verifications after a failed one of the same shrink; their share of all is sfd:verify_retries:share5m.",
+    ("partition",),
+)  # fmt: skip
+DELTA_RATIO = Metric(
+    "sfd_delta_ratio", "gauge", "ratio", "The certified error bound delta over ||A||F^2.", ("partition",)
+)
+PROMISED_RATIO = Metric(
+    "sfd_delta_promised_ratio", "gauge", "ratio",
+    "What the theorem promises for this ell at worst: 41/(6 ell), at most 1; none for the unverified method.",
+)  # fmt: skip
+DRIFT = Metric(
+    "sfd_subspace_drift_ratio", "gauge", "ratio",
+    "Mean squared sine of the angles between the first directions now and one look before: 0 same, 1 orthogonal.",
+    ("partition",),
+)  # fmt: skip
+BUFFER_FILL = Metric(
+    "sfd_buffer_fill_ratio", "gauge", "ratio", "How full the buffer of rows not yet shrunk is.", ("partition",)
+)
+
+# Checkpoints
+
+CHECKPOINTS = Metric("sfd_checkpoints_total", "counter", "checkpoints", "Checkpoints made durable.", ("partition",))
+CHECKPOINT_SECONDS = Metric(
+    "sfd_checkpoint_seconds", "histogram", "seconds", "From freezing a state to its offset's commit being sent.",
+    buckets=STORE_BUCKETS,
+)  # fmt: skip
+CHECKPOINT_BYTES = Metric(
+    "sfd_checkpoint_bytes_total", "counter", "bytes", "Bytes of blobs written for checkpoints.", ("partition",)
+)
+CHECKPOINT_FAILURES = Metric(
+    "sfd_checkpoint_failures_total", "counter", "checkpoints", "Checkpoints that were not made durable, by kind.",
+    ("kind",), values=FAILURE_KINDS,
+)  # fmt: skip
+CHECKPOINT_AGE = Metric(
+    "sfd_checkpoint_age_seconds", "gauge", "seconds",
+    "The age of the oldest row that is not durable yet; 0 when all are. An idle topic is not old.", ("partition",),
+)  # fmt: skip
+MANIFEST_NUMBER = Metric("sfd_manifest_number", "gauge", "number", "The newest manifest's number.", ("partition",))
+MANIFEST_EPOCH = Metric("sfd_manifest_epoch", "gauge", "epoch", "The owner's epoch.", ("partition",))
+FENCES = Metric("sfd_fences_total", "counter", "fences", "Partitions dropped because another owner's manifest was met.")
+
+# Rebalances
+
+REBALANCES = Metric(
+    "sfd_rebalances_total", "counter", "rebalances", "Rebalances that gave or took partitions, by kind.", ("kind",),
+    values=REBALANCE_KINDS,
+)  # fmt: skip
+RESTORE_SECONDS = Metric(
+    "sfd_restore_seconds", "histogram", "seconds", "From assignment to a restored state, one partition.",
+    buckets=STORE_BUCKETS,
+)  # fmt: skip
+RESTORED_ROWS = Metric("sfd_restored_rows_total", "counter", "rows", "Rows that restored states had counted already.")
+REPLAY_SECONDS = Metric(
+    "sfd_replay_seconds", "histogram", "seconds",
+    "From a restored state to the log's end as it was then, one partition.", buckets=CATCH_UP_BUCKETS,
+)  # fmt: skip
+REPLAYED_ROWS = Metric(
+    "sfd_replayed_rows_total", "counter", "rows", "Rows read from restored states up to the log's end as it was then."
+)
+
+# Snapshots
+
+SNAPSHOTS = Metric("sfd_snapshots_total", "counter", "snapshots", "Snapshots acknowledged.", ("partition",))
+SNAPSHOT_FAILURES = Metric("sfd_snapshot_failures_total", "counter", "snapshots", "Snapshots not acknowledged.")
+SNAPSHOT_SECONDS = Metric(
+    "sfd_snapshot_seconds", "histogram", "seconds", "From a durable checkpoint to its snapshot's acknowledgement.",
+    buckets=STORE_BUCKETS,
+)  # fmt: skip
+SNAPSHOT_BYTES = Metric("sfd_snapshot_bytes", "gauge", "bytes", "Size of the newest snapshot, encoded.", ("partition",))
+SNAPSHOT_AGE = Metric(
+    "sfd_snapshot_age_seconds", "gauge", "seconds",
+    "Time since the newest snapshot was acknowledged; an idle one is published again every snapshot.republish_s.",
+    ("partition",),
+)  # fmt: skip
+
+# The loop and its surroundings
+
+POLL_GAP = Metric(
+    "sfd_poll_gap_seconds", "histogram", "seconds", "Time between two polls of the consumer.", buckets=POLL_BUCKETS
+)
+LOOP_IDLE = Metric("sfd_loop_idle_seconds", "gauge", "seconds", "Time since the loop last turned.")
+BROKER_AWAY = Metric(
+    "sfd_broker_away_seconds", "gauge", "seconds", "For how long no broker has answered; 0 when one does."
+)
+MEMORY = Metric("sfd_resident_memory_bytes", "gauge", "bytes", "Memory that the process holds.")
+MEMORY_RESERVED = Metric(
+    "sfd_reserved_memory_bytes", "gauge", "bytes", "The most that the partitions in memory may need."
+)
+MEMORY_MAX = Metric("sfd_max_memory_bytes", "gauge", "bytes", "worker.memory_max_bytes.")
+CPU_SECONDS = Metric("sfd_cpu_seconds_total", "counter", "seconds", "CPU time of the process.")
+START_TIME = Metric(
+    "sfd_start_time_seconds", "gauge", "seconds", "When the worker started, since 1970; each change is a restart."
+)
+UP = Metric("sfd_worker_up", "gauge", "1", "1 for a worker that answers; 0 for one that its supervisor starts again.")
+BUILD_INFO = Metric(
+    "sfd_build_info", "gauge", "1", "What runs: always 1, the labels tell.", ("version", "python", "librdkafka")
+)
+KAFKA_RTT = Metric(
+    "sfd_kafka_rtt_seconds", "gauge", "seconds", "Mean round trip to a broker, by librdkafka.", ("broker",)
+)
+KAFKA_FETCH_QUEUE = Metric(
+    "sfd_kafka_fetch_queue_messages", "gauge", "messages", "Messages prefetched and not yet polled, by librdkafka."
+)
+KAFKA_TRANSMIT_ERRORS = Metric(
+    "sfd_kafka_transmit_errors_total", "counter", "requests", "Requests that could not be sent, by librdkafka.",
+    ("broker",),
+)  # fmt: skip
+
+
+def declared() -> tuple[Metric, ...]:
+    """All of them, in the order above."""
+    return tuple(value for value in globals().values() if isinstance(value, Metric))
+
+
+def markdown(metrics: Iterable[Metric]) -> str:
+    """The table of `docs/metrics.md`."""
+    lines = [
+        "# Metrics",
+        "",
+        "Made by `sfd-stream metrics` from `sfd_stream/service/metrics.py`; a test says when it is stale.",
+        f"Every series also has the labels {', '.join(f'`{label}`' for label in WORKER_LABELS)}.",
+        "",
+        "| name | kind | unit | labels | meaning |",
+        "|---|---|---|---|---|",
+    ]
+    for metric in metrics:
+        labels = ", ".join(f"`{label}`" for label in metric.labels)
+        help_text = metric.help.replace("|", "\\|")
+        lines.append(f"| `{metric.name}` | {metric.kind} | {metric.unit} | {labels} | {help_text} |")
+    fixed = [metric for metric in metrics if metric.values]
+    lines += ["", "Labels with a fixed set of values:", ""]
+    lines += [f"- `{m.name}`: {', '.join(f'`{value}`' for value in m.values)}" for m in fixed]
+    lines += ["", "Buckets of histograms, in their unit:", ""]
+    lines += [f"- `{m.name}`: {', '.join(f'{edge:g}' for edge in m.buckets)}" for m in metrics if m.buckets]
+    return "\n".join(lines) + "\n"

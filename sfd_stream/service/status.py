@@ -1,0 +1,146 @@
+"""What a worker is doing, as one frozen value: made by its loop, read by whoever asks, never changed.
+
+The HTTP port shows it as JSON; metrics that are gauges are read off it when somebody scrapes.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class ColumnWeight:
+    column: int
+    name: str | None
+    weight: float
+
+
+@dataclass(frozen=True)
+class Spectrum:
+    """A look at a sketch: sigma_i^2 <= sigma_i(A)^2 <= sigma_i^2 + delta, for each singular value."""
+
+    rows: int
+    d: int
+    ell: int
+    singular_values: tuple[float, ...]
+    """The largest; `kept` says how many there are."""
+    kept: int
+    delta: float
+    squared_frobenius: float
+    directions: tuple[tuple[ColumnWeight, ...], ...]
+    """The strongest columns of the first directions."""
+    at_s: float
+
+    @property
+    def delta_ratio(self) -> float:
+        return self.delta / self.squared_frobenius if self.squared_frobenius > 0 else 0.0
+
+
+@dataclass(frozen=True)
+class PartitionStatus:
+    partition: int
+    state: str
+    applied: int | None = None
+    committed: int | None = None
+    end: int | None = None
+    lag: int | None = None
+    stuck_s: float = 0.0
+    rows: int = 0
+    nnz: int = 0
+    bad: int = 0
+    tombstones: int = 0
+    shrinks: int = 0
+    delta_ratio: float | None = None
+    drift: float | None = None
+    buffer_fill: float = 0.0
+    number: int | None = None
+    epoch: int | None = None
+    checkpoint_age_s: float = 0.0
+    snapshot_age_s: float | None = None
+    snapshot_bytes: int | None = None
+    spectrum: Spectrum | None = None
+
+
+@dataclass(frozen=True)
+class DeadLetter:
+    at_s: float
+    partition: int
+    offset: int
+    reason: str
+    words: str
+    preview: str
+    """The first bytes of the message, made printable."""
+
+
+@dataclass(frozen=True)
+class Moment:
+    """One point of the last hour."""
+
+    at_s: float
+    rows: int
+    lag: int
+    delta_ratio: float | None
+    checkpoint_age_s: float
+    drift: float | None
+
+
+@dataclass(frozen=True)
+class KafkaStatistics:
+    """What matters of librdkafka's own statistics; brokers by id."""
+
+    rtt_s: Mapping[str, float] = field(default_factory=dict)
+    transmit_errors: Mapping[str, int] = field(default_factory=dict)
+    fetch_queue: int = 0
+
+
+@dataclass(frozen=True)
+class Status:
+    worker: str
+    group: str
+    topic: str
+    version: str
+    started_at_s: float
+    at_s: float
+    doing: str
+    """In words, for people."""
+    ready: bool
+    """All assigned partitions are restored; none assigned is ready too."""
+    rows: int
+    """Taken in by this worker since it started."""
+    rows_per_s: float
+    promised_ratio: float | None
+    memory_reserved_bytes: int
+    memory_max_bytes: int
+    broker_away_s: float = 0.0
+    checkpoints: int = 0
+    fences: int = 0
+    partitions: tuple[PartitionStatus, ...] = ()
+    merged: Spectrum | None = None
+    dead_letters: Mapping[str, int] = field(default_factory=dict)
+    newest_dead_letters: tuple[DeadLetter, ...] = ()
+    history: tuple[Moment, ...] = ()
+    kafka: KafkaStatistics = field(default_factory=KafkaStatistics)
+
+
+def as_json(statuses: Sequence[Status], idle_s: Sequence[float], memory_bytes: int) -> bytes:
+    """`/status.json` of one process: what each worker said last, and how long ago its loop turned."""
+    workers = [
+        {**vars(status), "loop_idle_s": round(idle, 3), "resident_memory_bytes": memory_bytes}
+        for status, idle in zip(statuses, idle_s, strict=True)
+    ]
+    return json.dumps({"schema": SCHEMA, "workers": workers}, default=_plain, separators=(",", ":")).encode()
+
+
+def rounded(value: float) -> float:
+    """Six digits: enough for a chart, and a third of the bytes. What is not finite has no place in JSON."""
+    return float(f"{value:.6g}") if math.isfinite(value) else 0.0
+
+
+def _plain(value: Any) -> Any:
+    return dict(value) if isinstance(value, Mapping) else vars(value)

@@ -1,0 +1,55 @@
+"""The topics that settings name, as they should be made: rows in, snapshots compacted, dead letters kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
+
+from sfd_stream.errors import BrokerRefusedError
+
+if TYPE_CHECKING:
+    from sfd_stream.config.model import Settings
+
+_BROKER_DEFAULT: Final = -1
+_TIMEOUT_S: Final = 30.0
+_ROOM_BYTES: Final = 65_536
+"""For a message's key, headers and batch, beyond its value."""
+
+
+@dataclass(frozen=True, slots=True)
+class WantedTopic:
+    name: str
+    partitions: int
+    config: dict[str, str] = field(default_factory=dict)
+
+
+def wanted_topics(settings: Settings, partitions: int) -> Iterator[WantedTopic]:
+    """All that the settings name. One partition is enough for snapshots: readers read them all, and in order."""
+    yield WantedTopic(settings.input.topic, partitions)
+    if settings.snapshot.topic is not None:
+        size = max(settings.snapshot.inline_max_bytes + _ROOM_BYTES, 1_048_588)  # never below Kafka's own default
+        compacted = {"cleanup.policy": "compact", "max.message.bytes": str(size)}
+        yield WantedTopic(settings.snapshot.topic, 1, compacted)
+    if settings.dead_letters.topic is not None:
+        size = settings.input.max_message_bytes + _ROOM_BYTES  # a dead letter is a message with headers
+        yield WantedTopic(settings.dead_letters.topic, partitions, {"max.message.bytes": str(size)})
+
+
+def make_topic(admin: Any, topic: WantedTopic, replication_factor: int | None) -> bool:
+    """Make it and say True, or say False where it is there already; nothing is changed about one that is."""
+    new = NewTopic(topic.name, topic.partitions, replication_factor or _BROKER_DEFAULT, config=topic.config)
+    try:
+        admin.create_topics([new], operation_timeout=_TIMEOUT_S, request_timeout=_TIMEOUT_S)[topic.name].result()
+    except KafkaException as error:
+        cause = error.args[0]
+        if cause.code() == KafkaError.TOPIC_ALREADY_EXISTS:
+            return False
+        raise BrokerRefusedError(
+            f"topic {topic.name} can't be made ({cause.name()}: {cause.str()}); grant CREATE on it, or make it with"
+            f" {topic.partitions} partitions and {topic.config or 'no settings of its own'}"
+        ) from error
+    return True

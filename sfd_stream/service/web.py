@@ -1,0 +1,290 @@
+"""One HTTP port for those who watch: on a thread of its own, GET only, with a limit on everything.
+
+An event loop rather than a thread a connection: a thousand idle or slow connections cost a few kilobytes each and no
+time at all, where a thousand threads would contend with the worker for the interpreter. What could still take time from
+the worker, many requests at once, is paced: answers are made at most so often, and shared.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import resource
+import socket
+import threading
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+from pathlib import Path
+from typing import NamedTuple
+
+from sfd_stream.errors import SettingsError
+
+CONNECTIONS_MAX = 2_000
+FILES_KEPT = 256
+"""File handles that are left to the worker, whatever the number of connections."""
+
+HEAD_BYTES_MAX = 8_192
+HEAD_S, IDLE_S, SEND_S = 10.0, 60.0, 30.0
+"""For a request to come whole once begun; for the next to begin; for a slow reader to take a chunk."""
+
+CHUNK_BYTES = 16_384
+"""What a slow reader may make us keep; the answer itself is shared by all."""
+
+REQUESTS_PER_S = 200.0
+WAIT_MAX_S = 5.0
+
+
+class Answer(NamedTuple):
+    code: int
+    content_type: str
+    body: bytes
+    policy: str = "default-src 'none'"
+    """Content-Security-Policy."""
+
+    @classmethod
+    def text(cls, code: int, words: str) -> Answer:
+        return cls(code, "text/plain; charset=utf-8", f"{words}\n".encode())
+
+
+Handler = Callable[[], Awaitable[Answer]]
+
+
+@dataclass(frozen=True)
+class Route:
+    handler: Handler
+    paced: bool = True
+    """Health is answered at once, even in a flood: a probe must not fail because of others."""
+
+
+class Shared:
+    """One answer for all who ask within `seconds`."""
+
+    def __init__(self, handler: Handler, seconds: float) -> None:
+        self._handler = handler
+        self._seconds = seconds
+        self._lock = asyncio.Lock()
+        self._made_s = float("-inf")
+        self._answer: Answer | None = None
+
+    async def __call__(self) -> Answer:
+        async with self._lock:
+            now = asyncio.get_running_loop().time()
+            if self._answer is None or now - self._made_s > self._seconds:
+                self._answer = await self._handler()
+                self._made_s = asyncio.get_running_loop().time()
+            return self._answer
+
+
+def listening(host: str, port: int) -> socket.socket:
+    """A socket that listens; port 0 picks a free one. SettingsError when it can't be had."""
+    try:
+        family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        found = socket.socket(family, kind)
+        try:
+            found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            found.bind(address)
+            found.listen(1_024)
+        except OSError:
+            found.close()
+            raise
+    except OSError as error:
+        raise _refusal(host, port, error) from error
+    return found
+
+
+def _refusal(host: str, port: int, error: OSError) -> SettingsError:
+    if error.errno == errno.EADDRINUSE:
+        return SettingsError(
+            f"http.port {port} of {host} is taken, perhaps by another worker: set another http.port, or 0 to pick one"
+        )
+    if isinstance(error, socket.gaierror):
+        return SettingsError(f"http.host {host} has no address ({error.strerror}): set one of this machine's")
+    return SettingsError(f"http.port {port} of {host} can't be had ({error.strerror}): set another host or port")
+
+
+def listening_unix(path: Path) -> socket.socket:
+    """For a worker whose supervisor answers for it."""
+    path.unlink(missing_ok=True)  # left by one that was killed
+    found = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    found.bind(str(path))
+    found.listen(64)
+    return found
+
+
+class Port:
+    """`start`, then it answers until `close`. Neither waits for anybody who is connected."""
+
+    def __init__(self, listener: socket.socket, routes: Mapping[str, Route]) -> None:
+        name = listener.getsockname()  # of a Unix socket it is a path
+        self.host, self.number = name[:2] if isinstance(name, tuple) else (name, 0)
+        self._listener = listener
+        self._routes = routes
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._serve, name="http", daemon=True)
+        self._connections: dict[asyncio.Task[None], bool] = {}
+        """Open connections, the longest unheard of first; whether each is idle."""
+        self._free_s = 0.0
+        self._most = CONNECTIONS_MAX
+
+    @property
+    def address(self) -> str:
+        return f"http://{f'[{self.host}]' if ':' in self.host else self.host}:{self.number}/"
+
+    @property
+    def connections(self) -> int:
+        return len(self._connections)
+
+    def start(self) -> None:
+        self._most = _room_for_connections()
+        self._thread.start()
+
+    def close(self) -> None:
+        with contextlib.suppress(RuntimeError):  # it ended already
+            self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(2.0)
+
+    def _serve(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.set_exception_handler(lambda *_: None)  # a connection that broke is nobody's concern
+        serving = asyncio.start_server(self._accept, sock=self._listener, limit=HEAD_BYTES_MAX)
+        server = self._loop.run_until_complete(serving)
+        try:
+            self._loop.run_forever()
+        finally:
+            self._loop.run_until_complete(self._shut(server))
+            self._loop.close()
+
+    async def _shut(self, server: asyncio.Server) -> None:
+        server.close()
+        tasks = asyncio.all_tasks(self._loop) - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait([asyncio.gather(*tasks, return_exceptions=True)], timeout=1.0)
+        for _ in range(3):  # transports close in later turns of the loop
+            await asyncio.sleep(0)
+
+    # Connections
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        if len(self._connections) >= self._most:
+            self._make_room()
+        self._connections[task] = True
+        try:
+            writer.transport.set_write_buffer_limits(high=CHUNK_BYTES)
+            while await self._exchange(reader, writer, task):
+                pass
+        except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            pass  # gone, or too slow
+        finally:
+            self._connections.pop(task, None)
+            writer.transport.abort() if task.cancelling() else writer.close()
+
+    def _make_room(self) -> None:
+        """The one that has been idle for longest goes, so that a newcomer, perhaps a probe, is heard."""
+        idle = next((task for task, waits in self._connections.items() if waits), None)
+        victim = idle or next(iter(self._connections))
+        self._connections.pop(victim)
+        victim.cancel()
+
+    async def _exchange(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, task: asyncio.Task[None]
+    ) -> bool:
+        """One request and its answer; says whether the connection stays open."""
+        first = await asyncio.wait_for(reader.readexactly(1), IDLE_S)
+        self._heard(task, idle=False)
+        try:
+            head = first + await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), HEAD_S)
+        except asyncio.LimitOverrunError:
+            await _send(writer, Answer.text(431, "the request's head is too long"), head_only=False, stays=False)
+            return False
+        request = Request.parsed(head)
+        answer = await self._answer(request)
+        await _send(writer, answer, head_only=request.method == "HEAD", stays=request.stays)
+        self._heard(task, idle=True)
+        return request.stays
+
+    def _heard(self, task: asyncio.Task[None], *, idle: bool) -> None:
+        if self._connections.pop(task, None) is not None:
+            self._connections[task] = idle
+
+    async def _answer(self, request: Request) -> Answer:
+        if request.problem is not None:
+            return Answer.text(400, request.problem)
+        if request.method not in ("GET", "HEAD"):
+            return Answer.text(405, "only GET is answered here")
+        route = self._routes.get(request.path)
+        if route is None:
+            return Answer.text(404, f"there is {', '.join(sorted(self._routes))}")
+        if route.paced and not await self._paced():
+            return Answer.text(503, "too many requests: try again later")
+        try:
+            return await route.handler()
+        except Exception as error:  # noqa: BLE001 - a page that can't be made must not end the port
+            return Answer.text(500, f"this can't be shown now: {type(error).__name__}")
+
+    async def _paced(self) -> bool:
+        """Waits for its turn; False if that would take too long."""
+        now = self._loop.time()
+        wait_s = max(self._free_s - now, 0.0)
+        if wait_s > WAIT_MAX_S:
+            return False
+        self._free_s = max(self._free_s, now) + 1 / REQUESTS_PER_S
+        if wait_s > 0:
+            await asyncio.sleep(wait_s)
+        return True
+
+
+class Request(NamedTuple):
+    method: str
+    path: str
+    stays: bool
+    problem: str | None = None
+
+    @classmethod
+    def parsed(cls, head: bytes) -> Request:
+        line, *fields = head.decode("latin-1").split("\r\n")
+        words = line.split(" ")
+        if len(words) != 3 or words[2] not in ("HTTP/1.1", "HTTP/1.0"):
+            return cls("", "", False, "this is not HTTP/1.1")
+        method, target, version = words
+        headers = {name.strip().lower(): value.strip().lower() for name, _, value in (f.partition(":") for f in fields)}
+        if headers.get("content-length", "0") != "0" or "transfer-encoding" in headers:
+            return cls(method, "", False, "a request has no body here")
+        stays = headers.get("connection", "keep-alive" if version == "HTTP/1.1" else "close") != "close"
+        return cls(method, target.partition("?")[0], stays)
+
+
+async def _send(writer: asyncio.StreamWriter, answer: Answer, *, head_only: bool, stays: bool) -> None:
+    phrase = HTTPStatus(answer.code).phrase
+    head = (
+        f"HTTP/1.1 {answer.code} {phrase}\r\n"
+        f"Content-Type: {answer.content_type}\r\n"
+        f"Content-Length: {len(answer.body)}\r\n"
+        f"Content-Security-Policy: {answer.policy}\r\n"
+        "X-Content-Type-Options: nosniff\r\nX-Frame-Options: DENY\r\nReferrer-Policy: no-referrer\r\n"
+        "Cache-Control: no-store\r\n"
+        f"{'Allow: GET, HEAD' + chr(13) + chr(10) if answer.code == 405 else ''}"
+        f"Connection: {'keep-alive' if stays else 'close'}\r\n\r\n"
+    )
+    writer.write(head.encode("latin-1"))
+    body = memoryview(b"" if head_only else answer.body)
+    for start in range(0, len(body), CHUNK_BYTES):
+        writer.write(body[start : start + CHUNK_BYTES])
+        await asyncio.wait_for(writer.drain(), SEND_S)
+    await asyncio.wait_for(writer.drain(), SEND_S)
+
+
+def _room_for_connections() -> int:
+    """As many as the system's limit on open files allows, which is raised as far as it may be."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = CONNECTIONS_MAX + 2 * FILES_KEPT
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        soft = wanted if hard == resource.RLIM_INFINITY else min(hard, wanted)
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return CONNECTIONS_MAX if soft == resource.RLIM_INFINITY else min(CONNECTIONS_MAX, max(soft - FILES_KEPT, 16))

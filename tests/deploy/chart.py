@@ -1,0 +1,108 @@
+"""The chart as tests see it: rendered by a real helm; and the parts of it that are copies, made fresh by
+
+    python -m tests.deploy.chart      (make chart)
+
+A chart can't read outside itself: the program's settings in values.schema.json, the alerts and the dashboard are
+copies, and a test says when one is stale.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from sfd_stream.config.show import schema
+
+ROOT = Path(__file__).parents[2]
+CHART = ROOT / "helm" / "sfd-stream"
+GOLDEN = Path(__file__).parent / "golden"
+COPIES = {
+    CHART / "files" / "dashboard.json": ROOT / "config" / "grafana" / "dashboard.json",
+    CHART / "files" / "alerts.yaml": ROOT / "config" / "prometheus" / "alerts.yaml",
+    CHART / "files" / "recording.yaml": ROOT / "config" / "prometheus" / "recording.yaml",
+}
+
+
+@dataclass(frozen=True)
+class Answer:
+    ok: bool
+    out: str
+    said: str
+
+    def manifests(self) -> list[dict[str, Any]]:
+        assert self.ok, self.said
+        return [manifest for manifest in yaml.safe_load_all(self.out) if manifest]
+
+    def one(self, kind: str, ending: str = "") -> dict[str, Any]:
+        found = [m for m in self.manifests() if m["kind"] == kind and m["metadata"]["name"].endswith(ending)]
+        assert len(found) == 1, f"{len(found)} manifests of kind {kind}"
+        return found[0]
+
+    def kinds(self) -> set[str]:
+        return {str(manifest["kind"]) for manifest in self.manifests()}
+
+
+def helm(*arguments: str, values: Mapping[str, Any]) -> Answer:
+    """A real helm, with the values on its standard input."""
+    return _helm(arguments, json.dumps(values))
+
+
+@functools.cache  # the same manifests are looked at by many tests
+def _helm(arguments: tuple[str, ...], given: str) -> Answer:
+    command = [str(Path(sys.executable).parent / "helm"), *arguments, "--values", "-"]
+    done = subprocess.run(command, input=given, capture_output=True, text=True, check=False, timeout=60)
+    return Answer(done.returncode == 0, done.stdout, done.stderr)
+
+
+def render(values: Mapping[str, Any], *arguments: str) -> Answer:
+    return helm("template", "sketch", str(CHART), "--namespace", "data", *arguments, values=values)
+
+
+def values_file(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load((CHART / "ci" / f"{name}-values.yaml").read_text())
+    return found
+
+
+def fresh_schema() -> dict[str, Any]:
+    """values.schema.json with the program's own schema under `settings`.
+
+    What is required is left to the chart's checks, which say why.
+    """
+    written: dict[str, Any] = json.loads((CHART / "values.schema.json").read_text())
+    program = _without(schema(), {"title", "required", "examples", "$schema"})
+    written["$defs"] = program.pop("$defs")
+    written["properties"]["settings"] = program
+    return written
+
+
+def _without(node: Any, names: set[str]) -> Any:
+    if isinstance(node, dict):
+        # Below "properties" keys are names of settings, whatever they are called.
+        return {
+            key: {k: _without(v, names) for k, v in value.items()} if key == "properties" else _without(value, names)
+            for key, value in node.items()
+            if key not in names
+        }
+    return [_without(item, names) for item in node] if isinstance(node, list) else node
+
+
+def refresh() -> None:
+    (CHART / "values.schema.json").write_text(json.dumps(fresh_schema(), indent=2) + "\n")
+    for copy, original in COPIES.items():
+        if original.exists():
+            copy.write_bytes(original.read_bytes())
+    for name in ("smallest", "everything"):
+        GOLDEN.mkdir(exist_ok=True)
+        (GOLDEN / f"{name}.yaml").write_text(render(values_file(name)).out)
+
+
+if __name__ == "__main__":
+    refresh()

@@ -1,0 +1,253 @@
+"""The chart, rendered by a real helm: what it promises, whatever the values."""
+
+from __future__ import annotations
+
+import copy
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from sfd_stream.config import load
+from tests.deploy.chart import CHART, COPIES, GOLDEN, fresh_schema, helm, render, values_file
+
+NAMES = ("smallest", "everything")
+
+
+def with_values(base: str = "smallest", **changes: Any) -> dict[str, Any]:
+    """Values with changes under dotted names: `with_values(**{"keda.enabled": True})`."""
+    found = copy.deepcopy(values_file(base))
+    for path, value in changes.items():
+        *above, last = path.split("/")
+        node = found
+        for part in above:
+            node = node.setdefault(part, {})
+        node[last] = value
+    return found
+
+
+ON_DISK = {"settings/checkpoint/url": "file:///var/lib/sfd-stream/rows", "persistence/enabled": True}
+MATRIX: dict[str, dict[str, Any]] = {
+    "smallest": with_values(),
+    "everything": with_values("everything"),
+    "deployment of everything": with_values("everything", kind="Deployment"),
+    "stateful": with_values(kind="StatefulSet"),
+    "on disk, alone": with_values(**ON_DISK, replicas=1),
+    "on disk, shared": with_values(**ON_DISK, **{"persistence/accessMode": "ReadWriteMany"}),
+    "on a given claim": with_values(**ON_DISK, **{"persistence/existingClaim": "mine"}, replicas=1),
+    "service monitor": with_values(**{"serviceMonitor/enabled": True}),
+    "nothing around it": with_values(
+        **{"podDisruptionBudget/enabled": False, "networkPolicy/enabled": False, "serviceAccount/create": False}
+    ),
+    "keda with defaults": with_values(partitions=8, **{"keda/enabled": True}),
+    "own spread": with_values(
+        **{
+            "topologySpread/constraints": [
+                {"maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "DoNotSchedule"}
+            ]
+        }
+    ),
+    "azure, growing columns": with_values(
+        **{
+            "settings/checkpoint/url": "az://sketches/rows",
+            "settings/input/columns": "growing",
+            "settings/sketch": {"ell": 20},
+        }
+    ),
+}
+matrix = pytest.mark.parametrize("values", MATRIX.values(), ids=MATRIX.keys())
+
+
+def pods(values: dict[str, Any]) -> list[dict[str, Any]]:
+    """Every pod's spec, of whatever makes it."""
+    found = []
+    for manifest in render(values).manifests():
+        if manifest["kind"] == "Pod":
+            found.append(manifest["spec"])
+        elif "template" in manifest.get("spec", {}):
+            found.append(manifest["spec"]["template"]["spec"])
+    return found
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_helm_has_nothing_against_it(name: str) -> None:
+    answer = helm("lint", "--strict", str(CHART), values=values_file(name))
+    assert answer.ok, answer.out
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_manifests_are_those_that_were_looked_at(name: str) -> None:
+    """Fresh ones by `make chart`; look at the difference before you keep it."""
+    assert render(values_file(name)).out == (GOLDEN / f"{name}.yaml").read_text()
+
+
+@matrix
+def test_the_program_itself_takes_the_settings(values: dict[str, Any], tmp_path: Path) -> None:
+    rendered = render(values).one("ConfigMap", "sfd-stream")["data"]["settings.yaml"]
+    file = tmp_path / "settings.yaml"
+    file.write_text(rendered)
+    found = load(file, environ={}).settings
+    assert found.http.host == "0.0.0.0"  # noqa: S104 - in a pod
+    given = tmp_path / "given.yaml"
+    given.write_text(
+        yaml.safe_dump({**values["settings"], "http": {**values["settings"].get("http", {}), "host": found.http.host}})
+    )
+    assert found == load(given, environ={}).settings
+
+
+@matrix
+def test_every_pod_is_locked_down(values: dict[str, Any]) -> None:
+    for pod in pods(values):
+        outer, (container,) = pod["securityContext"], pod["containers"]
+        inner = container["securityContext"]
+        assert outer["runAsNonRoot"] is True
+        assert outer["runAsUser"] == 10001
+        assert outer["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert inner["readOnlyRootFilesystem"] is True
+        assert inner["allowPrivilegeEscalation"] is False
+        assert inner["capabilities"] == {"drop": ["ALL"]}
+        assert pod["enableServiceLinks"] is False
+        assert pod["automountServiceAccountToken"] is False
+        assert container["resources"]["limits"]["memory"] == container["resources"]["requests"]["memory"]
+
+
+@matrix
+def test_the_grace_is_above_the_revoke_budget(values: dict[str, Any]) -> None:
+    budget = values["settings"]["checkpoint"].get("revoke_budget_s", 10)
+    assert all(pod["terminationGracePeriodSeconds"] >= budget + 10 for pod in pods(values))
+
+
+@matrix
+def test_selectors_find_the_workers_and_nobody_else(values: dict[str, Any]) -> None:
+    answer = render(values)
+    labels = {
+        m["spec"]["template"]["metadata"]["labels"]["app.kubernetes.io/component"]: m["spec"]["template"]["metadata"][
+            "labels"
+        ]
+        for m in answer.manifests()
+        if "template" in m.get("spec", {})
+    }
+    for manifest in answer.manifests():
+        spec = manifest.get("spec", {})
+        if manifest["kind"] in ("PodDisruptionBudget", "PodMonitor", "ServiceMonitor", "Service"):
+            wanted = spec["selector"].get("matchLabels", spec["selector"])
+            found = {name for name, has in labels.items() if wanted.items() <= has.items()}
+            assert found == {"worker"}, manifest["kind"]
+
+
+@matrix
+def test_what_the_chart_names_in_a_pod_is_there(values: dict[str, Any]) -> None:
+    manifests = render(values).manifests()
+    names = {(m["kind"], m["metadata"]["name"]) for m in manifests}
+    for pod in pods(values):
+        volumes = {volume["name"]: volume for volume in pod["volumes"]}
+        assert {mount["name"] for mount in pod["containers"][0]["volumeMounts"]} <= set(volumes)
+        assert ("ConfigMap", volumes["settings"]["configMap"]["name"]) in names
+        claim = volumes.get("checkpoints", {}).get("persistentVolumeClaim", {}).get("claimName")
+        given = values.get("persistence", {}).get("existingClaim")
+        assert claim in (None, given) or ("PersistentVolumeClaim", claim) in names
+
+
+def test_other_settings_are_another_pod() -> None:
+    def checksum(values: dict[str, Any]) -> str:
+        return str(render(values).one("Deployment")["spec"]["template"]["metadata"]["annotations"]["checksum/settings"])
+
+    assert checksum(with_values()) == checksum(with_values(replicas=1))
+    assert checksum(with_values()) != checksum(with_values(**{"settings/sketch/ell": 51}))
+
+
+def test_probes_ask_the_port_that_the_settings_name() -> None:
+    (container,) = render(with_values(**{"settings/http": {"port": 9999}})).one("Deployment")["spec"]["template"][
+        "spec"
+    ]["containers"]
+    assert container["ports"] == [{"name": "http", "containerPort": 9999, "protocol": "TCP"}]
+    assert container["livenessProbe"]["httpGet"] == {"path": "/healthz", "port": "http"}
+    assert container["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "http"}
+
+
+def test_a_stateful_pods_name_is_its_group_instance_id() -> None:
+    (container,) = render(with_values(kind="StatefulSet")).one("StatefulSet")["spec"]["template"]["spec"]["containers"]
+    named = {env["name"]: env for env in container["env"]}
+    assert named["SFD_KAFKA__GROUP_INSTANCE_ID"]["valueFrom"] == {"fieldRef": {"fieldPath": "metadata.name"}}
+    assert "GROUP_INSTANCE_ID" not in render(with_values()).out
+
+
+def test_secrets_come_by_reference_only() -> None:
+    (container,) = render(values_file("everything")).one("StatefulSet")["spec"]["template"]["spec"]["containers"]
+    named = {env["name"]: env for env in container["env"]}
+    assert named["SFD_KAFKA__SASL_PASSWORD"]["valueFrom"] == {
+        "secretKeyRef": {"name": "kafka-login", "key": "password"}
+    }
+
+
+def test_scaling_never_goes_beyond_the_partitions() -> None:
+    answer = render(with_values(partitions=8, **{"keda/enabled": True}))
+    spec = answer.one("ScaledObject")["spec"]
+    assert (spec["minReplicaCount"], spec["maxReplicaCount"]) == (1, 8)
+    assert spec["triggers"][0]["metadata"]["limitToPartitionsWithLag"] == "true"
+    assert "replicas" not in answer.one("Deployment")["spec"], "helm and KEDA would set it in turn"
+
+
+def test_a_claim_for_one_node_is_handed_over_not_shared() -> None:
+    assert render(with_values(**ON_DISK, replicas=1)).one("Deployment")["spec"]["strategy"] == {"type": "Recreate"}
+
+
+def test_the_claim_outlives_the_release() -> None:
+    claim = render(with_values(**ON_DISK, replicas=1)).one("PersistentVolumeClaim")
+    assert claim["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
+
+
+def test_the_network_policy_lets_out_what_the_settings_need() -> None:
+    egress = render(values_file("everything")).one("NetworkPolicy")["spec"]["egress"]
+    ports = {port["port"] for rule in egress for port in rule.get("ports", [])}
+    assert {53, 443, 9093, 9094, 9095} <= ports
+    disk = render(with_values(**ON_DISK, replicas=1)).one("NetworkPolicy")["spec"]["egress"]
+    assert 443 not in {port["port"] for rule in disk for port in rule.get("ports", [])}
+
+
+def test_the_notes_say_what_to_look_at_next(tmp_path: Path) -> None:
+    """Helm shows notes only after it has talked to a cluster, so they are rendered as a part of a copy of the chart."""
+    chart = tmp_path / "chart"
+    shutil.copytree(CHART, chart)
+    (chart / "templates" / "NOTES.txt").rename(chart / "notes.txt")
+    (chart / "templates" / "notes.yaml").write_text('notes: {{ tpl (.Files.Get "notes.txt") . | quote }}\n')
+    arguments = ("--namespace", "data", "--show-only", "templates/notes.yaml")
+    notes = yaml.safe_load(helm("template", "sketch", str(chart), *arguments, values=values_file("smallest")).out)[
+        "notes"
+    ]
+    assert "helm test sketch -n data" in notes
+    assert "sfd-stream size --d 1000" in notes
+    assert "sfd-stream doctor" in notes
+    assert "Nothing scrapes it" in notes
+
+
+def test_the_schema_of_values_holds_the_programs_own() -> None:
+    written = json.loads((CHART / "values.schema.json").read_text())
+    assert written == fresh_schema(), "stale: make chart"
+
+
+def test_every_value_is_in_the_schema_and_every_part_is_closed() -> None:
+    written = json.loads((CHART / "values.schema.json").read_text())
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    assert set(values) | {"global"} == set(written["properties"])
+    for name, part in written["properties"].items():
+        if "properties" in part:
+            assert part["additionalProperties"] is False, name
+            assert name == "settings" or set(values[name]) == set(part["properties"]), name
+
+
+@pytest.mark.parametrize("copied", COPIES, ids=lambda path: path.name)
+def test_copies_are_equal_to_their_originals(copied: Path) -> None:
+    if not COPIES[copied].exists():
+        pytest.skip(f"{COPIES[copied].name} is not made yet; the chart has a placeholder")
+    assert copied.read_bytes() == COPIES[copied].read_bytes(), "stale: make chart"
+
+
+def test_the_versions_are_the_programs() -> None:
+    from sfd_stream import __version__
+
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    assert chart["appVersion"] == __version__

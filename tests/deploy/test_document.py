@@ -1,0 +1,52 @@
+"""docs/deploying.md says what is so: its values render and load, its sizes are the worker's own."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from sfd_stream.cli.wiring import shape_of
+from sfd_stream.config import load
+from tests.deploy.chart import ROOT, render
+
+PAGE = (ROOT / "docs" / "deploying.md").read_text()
+
+
+def block(marker: str) -> str:
+    """The fenced block after `<!-- marker -->`."""
+    found = re.search(rf"<!-- {marker} -->\n```\w+\n(.*?)```", PAGE, re.DOTALL)
+    assert found, marker
+    return found[1]
+
+
+def test_the_least_values_are_enough(tmp_path: Path) -> None:
+    answer = render(yaml.safe_load(block("values")))
+    file = tmp_path / "settings.yaml"
+    file.write_text(answer.one("ConfigMap", "sfd-stream")["data"]["settings.yaml"])
+    assert load(file, environ={}).settings.input.topic == "clicks"
+
+
+def test_the_sizes_are_what_the_worker_reckons_with() -> None:
+    table = PAGE.partition("<!-- sizes -->")[2].partition("\n\n")[0]
+    rows = re.findall(r"^\| ([\d,]+) \| ([\d,]+) \| ([\d,]+) \|", table, re.MULTILINE)
+    assert len(rows) == 5
+    for d, ell, mib in ([int(cell.replace(",", "")) for cell in row] for row in rows):
+        given = ["kafka.bootstrap.servers=b:1", "kafka.group.id=g", "input.topic=t", "checkpoint.url=memory://x"]
+        settings = load(None, environ={}, overrides=[*given, f"sketch.d={d}", f"sketch.ell={ell}"]).settings
+        assert round(shape_of(settings, 0).memory_bytes() / 2**20) == mib, (d, ell)
+
+
+@pytest.mark.parametrize("store", ["s3", "gcs", "azure"])
+def test_the_policies_are_whole_and_narrowed_to_the_prefix(store: str) -> None:
+    policy: dict[str, Any] = json.loads(block(f"policy {store}"))
+    assert "clicks/" in json.dumps(policy)
+
+
+def test_every_file_that_it_points_to_is_there() -> None:
+    for target in re.findall(r"\]\(([^)#:]+)\)", PAGE):
+        assert (ROOT / "docs" / target).exists(), target

@@ -1,0 +1,54 @@
+"""The lock's first part is what the program needs, no more and no less; the image installs that part alone."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from importlib.metadata import requires
+from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).parents[2]
+LOCK = (ROOT / "requirements.lock").read_text()
+
+
+def names(part: str) -> set[str]:
+    body = LOCK.partition(f"# == {part}:")[2].partition("# == ")[0]
+    return set(re.findall(r"^([a-z0-9-]+)==", body, re.MULTILINE))
+
+
+def needed(package: str, seen: set[str]) -> set[str]:
+    """The package's requirements on this machine, and theirs, without extras."""
+    for text in requires(package) or []:
+        requirement = Requirement(text)
+        name = canonicalize_name(requirement.name)
+        if name not in seen and (requirement.marker is None or requirement.marker.evaluate({"extra": ""})):
+            seen.add(name)
+            needed(name, seen)
+    return seen
+
+
+def test_the_first_part_is_what_the_program_needs() -> None:
+    foreign = {"colorama"}  # for another system
+    assert names("run") - foreign == needed("sfd-stream", set())
+
+
+def test_the_parts_are_apart_and_hold_what_builds() -> None:
+    assert "hatchling" in names("build")
+    assert not names("run") & names("build")
+    assert not (names("run") | names("build")) & names("rest")
+
+
+def test_every_package_has_a_hash_and_no_host_is_named() -> None:
+    for block in re.split(r"\n(?=[a-z0-9])", LOCK.partition("\n")[2]):
+        assert "--hash=sha256:" in block, block[:60]
+    assert "://" not in LOCK
+
+
+def test_the_dockerfile_has_nothing_against_it() -> None:
+    linter = Path(sys.executable).parent / "hadolint"
+    answer = subprocess.run([linter, ROOT / "Dockerfile"], capture_output=True, text=True, check=False)
+    assert answer.returncode == 0, answer.stdout

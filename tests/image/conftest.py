@@ -1,0 +1,64 @@
+"""The image under test, built once by a real engine, and the real Kafka that its containers talk to."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.image.containers import IMAGE, ROOT
+from tests.parts.engine import PYTHON_BASE, Engine, NoEngineError, start_engine
+from tests.parts.kafka import LocalBroker, kafka_home
+
+_REASON = "no Docker engine"
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    without = [report for report in terminalreporter.stats.get("skipped", []) if _REASON in str(report.longrepr)]
+    if without:
+        reason = str(without[0].longrepr).partition(_REASON + ": ")[2].rstrip("')")
+        terminalreporter.write_line(f"{len(without)} tests need Docker and were skipped: {reason}", yellow=True)
+
+
+@pytest.fixture(scope="session")
+def engine() -> Iterator[Engine]:
+    try:
+        with start_engine() as engine:
+            yield engine
+    except NoEngineError as error:
+        if os.environ.get("CI", "").lower() == "true":
+            pytest.fail(f"{_REASON}, which CI must have: {error}", pytrace=False)
+        pytest.skip(f"{_REASON}: {error}")
+
+
+@pytest.fixture(scope="session")
+def image(engine: Engine) -> str:
+    """What `make image` builds; on an engine of our own, on a base of our own."""
+    if engine.ours:
+        engine.make_base(PYTHON_BASE, ("python3", "python3-venv", "python3-pip"))
+    command = ["make", "--no-print-directory", "image", f"IMAGE={IMAGE}", "DOCKER=" + engine.client]
+    built = subprocess.run(
+        command, cwd=ROOT, env=engine.environment, capture_output=True, text=True, check=False, timeout=1_800
+    )
+    assert built.returncode == 0, (built.stdout + built.stderr)[-3_000:]
+    return IMAGE
+
+
+@pytest.fixture(scope="session")
+def broker() -> Iterator[LocalBroker]:
+    """On the loopback, which a container with the host's network shares."""
+    with LocalBroker.start(kafka_home()) as broker:
+        yield broker
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder that uid 10001 of a container may write to; pytest's own ones are closed to others."""
+    with tempfile.TemporaryDirectory(prefix="sfd-image-", ignore_cleanup_errors=True) as name:
+        path = Path(name)
+        path.chmod(0o777)
+        yield path

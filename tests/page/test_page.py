@@ -1,0 +1,203 @@
+"""The page in a real Chromium: it shows what the status says, keeps up, says when the worker is gone, and runs nothing
+that came in by a name or a message.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from sfd_stream.service.views import routes_of
+from sfd_stream.service.web import Port, listening
+from tests.parts.tools import need
+from tests.parts.watched import Clock, Stage
+
+pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
+
+EVIL = '<img src=x onerror="window.hacked=1"><script>window.hacked=1</script>'
+
+
+class Now(Clock):
+    """Real time, moved on by nobody."""
+
+    def __call__(self) -> float:
+        return time.time() if self.now > 1e9 else time.monotonic()
+
+
+@dataclass
+class Live:
+    """A stage whose time is real; rows flow while it is `flowing`."""
+
+    stage: Stage
+    flowing: threading.Event = field(default_factory=threading.Event)
+    _over: threading.Event = field(default_factory=threading.Event)
+
+    def run(self) -> None:
+        while not self._over.wait(0.1):
+            if self.flowing.is_set():
+                for partition in self.stage.states:
+                    self.stage.feed(partition, 20)
+            self.stage.watch.alive()
+            if self.stage.watch.due() and self.flowing.is_set():
+                self.stage.watch.look_around(self.stage.seen(), self.stage.around, self.stage.shoot)
+
+    @contextmanager
+    def running(self) -> Iterator[str]:
+        port = Port(listening("127.0.0.1", 0), routes_of(self.stage.watch, 60.0))
+        port.start()
+        thread = threading.Thread(target=self.run)
+        thread.start()
+        self.close_port = port.close
+        try:
+            yield port.address
+        finally:
+            self._over.set()
+            thread.join()
+            port.close()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    path = need("chromium")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=path)
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture
+def live() -> Live:
+    stage = Stage(partitions=3, words=(EVIL,) * 45, clock=Now(0), wall=Now(2e9))
+    live = Live(stage)
+    live.flowing.set()
+    return live
+
+
+@pytest.fixture
+def page(browser: Any) -> Iterator[Any]:
+    context = browser.new_context(viewport={"width": 1200, "height": 900})
+    page = context.new_page()
+    page.complaints = []
+    page.on("console", lambda message: page.complaints.append(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: page.complaints.append(str(error)))
+    yield page
+    context.close()
+
+
+def value(page: Any, name: str) -> str:
+    found: str = page.get_attribute(f'[data-field="{name}"]', "data-value")
+    return found
+
+
+def await_value(page: Any, name: str, wanted: str) -> None:
+    page.wait_for_function(
+        '([name, wanted]) => document.querySelector(`[data-field="${name}"]`).dataset.value === wanted',
+        arg=[name, wanted],
+        timeout=15_000,
+    )
+
+
+def settled(page: Any, live: Live, address: str) -> dict[str, Any]:
+    """The status, once rows have stopped and the page has shown the last."""
+    page.goto(address)
+    page.wait_for_selector('#pick option[value="m0"]', state="attached", timeout=30_000)
+    live.flowing.clear()
+    time.sleep(1.0)  # whatever was being made is made
+    status: dict[str, Any] = page.request.get(f"{address}status.json").json()
+    [worker] = status["workers"]
+    await_value(page, "rows", str(worker["rows"]))
+    return worker
+
+
+def test_the_values_shown_are_those_of_the_status(page: Any, live: Live) -> None:
+    live.stage.watch.dead_letter(1, 5, "bad_index", "column 900 outside [0, 256)", b"x")
+    with live.running() as address:
+        worker = settled(page, live, address)
+        parts = worker["partitions"]
+        assert value(page, "topic") == worker["topic"]
+        assert value(page, "doing") == worker["doing"]
+        assert float(value(page, "rows_per_s")) == worker["rows_per_s"]
+        assert int(value(page, "lag")) == sum(part["lag"] for part in parts)
+        assert float(value(page, "delta_ratio")) == max(part["delta_ratio"] for part in parts)
+        assert page.get_attribute('[data-reason="bad_index"]', "data-value") == "1"
+        for part in parts:
+            row = page.locator(f'[data-partition="{part["partition"]}"]')
+            for name in ("state", "rows", "lag", "applied", "end", "delta_ratio", "checkpoint_age_s", "number"):
+                shown = row.locator(f'[data-cell="{name}"]').get_attribute("data-value")
+                assert shown == part[name] if name == "state" else float(shown) == part[name], name
+        assert page.get_attribute("#spectrum", "data-values") == str(len(worker["merged"]["singular_values"]))
+        assert page.locator("#spectrum .bar").count() == len(worker["merged"]["singular_values"])
+        assert page.locator("#directions li").count() == len(worker["merged"]["directions"])
+        page.select_option("#pick", "p2")
+        assert page.get_attribute("#spectrum", "data-values") == str(len(parts[2]["spectrum"]["singular_values"]))
+    assert page.complaints in ([], ["Failed to load resource: net::ERR_CONNECTION_REFUSED"])
+
+
+def test_it_keeps_up_by_itself_while_rows_flow(page: Any, live: Live) -> None:
+    with live.running() as address:
+        page.goto(address)
+        page.wait_for_selector("[data-partition]", timeout=15_000)
+        before = int(value(page, "rows"))
+        page.wait_for_function(
+            "before => Number(document.querySelector('[data-field=rows]').dataset.value) > before + 50",
+            arg=before, timeout=15_000,
+        )  # fmt: skip
+        assert page.inner_text("#fresh") == "live, every second"
+        assert page.is_hidden("#banner")
+        assert page.complaints == []
+
+
+def test_names_and_messages_made_of_html_or_script_do_nothing(page: Any, live: Live) -> None:
+    live.stage.watch.dead_letter(0, 1, "malformed", EVIL, EVIL.encode())
+    with live.running() as address:
+        settled(page, live, address)
+        page.wait_for_timeout(1_500)
+        assert page.evaluate("window.hacked") is None
+        assert page.locator("main img").count() == 0
+        assert page.locator("script").count() == 1
+        assert EVIL in page.inner_text("#letters")
+        words = page.locator(".word").all_inner_texts()
+        assert any("<img" in word for word in words), "the evil name is one of the strongest columns, shown as text"
+        assert page.complaints == []
+
+
+def test_a_script_put_into_the_page_is_not_run(page: Any, live: Live) -> None:
+    with live.running() as address:
+        page.goto(address)
+        page.evaluate(
+            "() => { const s = document.createElement('script'); s.textContent = 'window.hacked=1';"
+            " document.body.append(s); document.body.insertAdjacentHTML('beforeend',"
+            " '<img src=x onerror=\"window.hacked=1\">'); }"
+        )
+        page.wait_for_timeout(500)
+        assert page.evaluate("window.hacked") is None
+        assert any("Content Security Policy" in complaint for complaint in page.complaints)
+
+
+def test_it_says_when_the_worker_is_gone(page: Any, live: Live) -> None:
+    with live.running() as address:
+        page.goto(address)
+        page.wait_for_selector("[data-partition]", timeout=15_000)
+        live.close_port()
+        page.wait_for_selector("#banner:not([hidden])", timeout=15_000)
+        assert page.inner_text("#banner").startswith("The worker is gone: no answer since ")
+        assert page.inner_text("#fresh") == "not live"
+
+
+@pytest.mark.parametrize("width", [320, 390, 768, 1200])
+def test_nothing_is_wider_than_the_screen(browser: Any, live: Live, width: int) -> None:
+    live.stage.watch.dead_letter(0, 1, "malformed", "w" * 300, b"v" * 300)
+    with live.running() as address:
+        context = browser.new_context(viewport={"width": width, "height": 800}, is_mobile=width < 700)
+        page = context.new_page()
+        settled(page, live, address)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        context.close()

@@ -1,0 +1,95 @@
+"""One port for several workers: each labelled, and one that is away is told, not waited for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from sfd_stream.service.gathering import Gathering, merged
+from sfd_stream.service.views import routes_of
+from sfd_stream.service.web import Port, listening, listening_unix
+from tests.parts.watched import Clock, Stage
+from tests.watching.test_web import ask
+
+
+@contextmanager
+def crew(folder: Path, stages: dict[str, Stage], clock: Clock, missing: tuple[str, ...] = ()) -> Iterator[Port]:
+    with ExitStack() as stack:
+        sockets = {name: folder / name for name in [*stages, *missing]}
+        for name, stage in stages.items():
+            own = Port(listening_unix(sockets[name]), routes_of(stage.watch, 60.0))
+            own.start()
+            stack.callback(own.close)
+        gathering = Gathering(sockets, {"group": 'g"1', "topic": "rows"}, 60.0, clock)
+        port = Port(listening("127.0.0.1", 0), gathering.routes())
+        port.start()
+        stack.callback(port.close)
+        yield port
+
+
+@pytest.fixture
+def stages() -> dict[str, Stage]:
+    found = {name: Stage(partitions=1, worker=name) for name in ("1", "2")}
+    for number, stage in enumerate(found.values(), start=1):
+        stage.feed(0, 10 * number)
+        stage.tick()
+    return found
+
+
+def test_one_scrape_has_the_series_of_all_workers_each_family_once(tmp_path: Path, stages: dict[str, Stage]) -> None:
+    with crew(tmp_path, stages, Clock()) as port:
+        text = ask(port, "/metrics")[2].decode()
+    families = list(text_string_to_metric_families(text))
+    assert len({family.name for family in families}) == len(families)
+    [rows] = [family for family in families if family.name == "sfd_rows"]
+    assert {sample.labels["worker"]: sample.value for sample in rows.samples} == {"1": 10, "2": 20}
+    assert text.count("# TYPE sfd_rows_total") == 1
+
+
+def test_the_status_has_all_workers(tmp_path: Path, stages: dict[str, Stage]) -> None:
+    with crew(tmp_path, stages, Clock()) as port:
+        workers = json.loads(ask(port, "/status.json")[2])["workers"]
+        assert ask(port, "/")[2].startswith(b"<!doctype html>")
+    assert {worker["worker"]: worker["rows"] for worker in workers} == {"1": 10, "2": 20}
+
+
+def test_health_and_readiness_are_those_of_all(tmp_path: Path, stages: dict[str, Stage]) -> None:
+    with crew(tmp_path, stages, Clock()) as port:
+        assert (ask(port, "/healthz")[0], ask(port, "/readyz")[0]) == (200, 200)
+    stages["2"].clock.now += 100
+    stages["1"].modes = {0: "claiming"}
+    stages["1"].tick()
+    with crew(tmp_path, stages, Clock()) as port:
+        assert ask(port, "/healthz")[::2] == (503, b"worker 2: the loop has not turned for 100 s\n")
+        assert ask(port, "/readyz")[::2] == (503, b"worker 1: restoring partition 0\n")
+
+
+def test_a_worker_that_is_away_is_down_not_ready_and_after_a_while_not_healthy(
+    tmp_path: Path, stages: dict[str, Stage]
+) -> None:
+    clock = Clock()
+    with crew(tmp_path, stages, clock, missing=("3",)) as port:
+        text = ask(port, "/metrics")[2].decode()
+        assert ask(port, "/readyz")[::2] == (503, b"worker 3 is not up\n")
+        assert ask(port, "/healthz")[0] == 200, "its supervisor starts it again"
+    [up] = [family for family in text_string_to_metric_families(text) if family.name == "sfd_worker_up"]
+    assert {sample.labels["worker"]: sample.value for sample in up.samples} == {"1": 1, "2": 1, "3": 0}
+    clock = Clock()
+    with crew(tmp_path, stages, clock, missing=("3",)) as port:
+        clock.now += 61
+        assert ask(port, "/healthz")[::2] == (503, b"worker 3 does not answer\n")
+
+
+def test_a_socket_left_by_one_that_was_killed_is_taken_over(tmp_path: Path) -> None:
+    listening_unix(tmp_path / "1").close()
+    listening_unix(tmp_path / "1").close()
+
+
+def test_merging_one_exposition_changes_nothing() -> None:
+    text = "# HELP a b\n# TYPE a gauge\na 1\n# HELP c d\n# TYPE c counter\nc 2\n"
+    assert merged([text]) == text.encode()

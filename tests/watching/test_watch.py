@@ -1,0 +1,216 @@
+"""What the status says, against what happened; time is the test's."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from sfd_stream.service.looks import COLUMNS, DIRECTIONS, NAME_CHARS, VALUES_MAX, drift
+from sfd_stream.service.seen import Around, preview
+from sfd_stream.service.status import as_json
+from sfd_stream.service.watch import MOMENTS, NEWEST_LETTERS, STUCK_AFTER_S
+from tests.parts.watched import Stage
+
+
+def test_the_age_is_that_of_the_oldest_row_not_durable_even_while_its_checkpoint_is_under_way() -> None:
+    stage = Stage()
+    stage.feed(0, 5)
+    stage.tick(10.0)
+    assert stage.watch.status.partitions[0].checkpoint_age_s == 10.0
+    stage.watch.checkpoint_begun(0, stage.dirty[0])
+    stage.dirty[0] = None
+    stage.tick(3.0)
+    stage.feed(0, 5)
+    stage.tick(2.0)
+    assert stage.watch.status.partitions[0].checkpoint_age_s == 15.0
+    stage.watch.checkpointed(0, stage.manifests[0])
+    stage.tick(1.0)
+    assert stage.watch.status.partitions[0].checkpoint_age_s == 3.0
+
+
+def test_an_idle_topic_is_not_old() -> None:
+    stage = Stage()
+    stage.feed(0, 5)
+    stage.checkpoint(0)
+    stage.tick(3600.0)
+    assert stage.watch.status.partitions[0].checkpoint_age_s == 0.0
+
+
+def test_a_partition_is_stuck_when_its_offset_is_flat_while_its_lag_grows_and_only_then() -> None:
+    stage = Stage(partitions=3)
+    stage.tick()
+    for _ in range(int(STUCK_AFTER_S)):
+        stage.ends[0] += 10  # grows, and stands still
+        stage.ends[1] += 10  # grows, and moves
+        stage.feed(1, 1)
+        stage.tick()
+    stuck = [part.stuck_s for part in stage.watch.status.partitions]
+    assert stuck[0] >= STUCK_AFTER_S
+    assert stuck[1:] == [0.0, 0.0]
+    assert stage.watch.status.doing.startswith("stuck: partition 0 ")
+    stage.feed(0, 1)
+    stage.tick()
+    assert stage.watch.status.partitions[0].stuck_s == 0.0
+
+
+def test_lag_is_end_minus_applied_and_control_records_leave_none() -> None:
+    stage = Stage(partitions=1)
+    stage.feed(0, 10)
+    stage.ends[0] = 12
+    seen = stage.seen()[0]
+    stage.clock.now += 1
+    stage.watch.look_around([seen._replace(position=12)], stage.around, stage.shoot)
+    assert stage.watch.status.partitions[0].lag == 0
+    stage.watch.look_around([seen._replace(position=12)], stage.around._replace(sketch_idle=False), stage.shoot)
+    assert stage.watch.status.partitions[0].lag == 2
+
+
+@pytest.mark.parametrize(
+    ("around", "modes", "ready", "doing"),
+    [
+        (Around(False, False, True, None, 0), [], False, "joining the group"),
+        (Around(True, False, True, None, 0), [], True, "ready: no partition assigned"),
+        (Around(True, False, True, None, 0), ["reading", "claiming"], False, "restoring partition 1"),
+        (Around(True, False, True, None, 0), ["reading", "reading"], True, "idle: up to date"),
+        (Around(True, False, True, 12.0, 0), ["reading"], True, "waiting for the broker: no answer for 12 s"),
+        (Around(True, False, True, None, 0), ["paused", "reading"], True,
+         "waiting for the checkpoint store: partition 0 paused"),
+        (Around(True, True, True, None, 0), ["reading", "reading"], True, "stopping: last checkpoints"),
+    ],
+)  # fmt: skip
+def test_ready_means_all_that_is_assigned_is_restored(
+    around: Around, modes: list[str], ready: bool, doing: str
+) -> None:
+    stage = Stage(partitions=len(modes))
+    stage.modes = dict(enumerate(modes))
+    stage.around = around
+    stage.tick()
+    assert (stage.watch.status.ready, stage.watch.status.doing) == (ready, doing)
+
+
+def test_the_loop_is_idle_since_it_last_turned() -> None:
+    stage = Stage()
+    stage.tick()
+    stage.clock.now += 75
+    assert stage.watch.idle_s == 75
+    stage.watch.alive()
+    assert stage.watch.idle_s == 0
+
+
+def test_pace_is_of_the_last_seconds() -> None:
+    stage = Stage()
+    for _ in range(30):
+        stage.feed(0, 20)
+        stage.tick()
+    assert stage.watch.status.rows_per_s == pytest.approx(20, rel=0.01)
+    for _ in range(15):
+        stage.tick()
+    assert stage.watch.status.rows_per_s == 0
+
+
+def test_replay_ends_where_the_log_ended_when_the_state_was_restored() -> None:
+    stage = Stage(partitions=1)
+    stage.ends[0] = 100
+    stage.tick()
+    stage.feed(0, 60)
+    stage.tick()
+    assert stage.watch.meter.registry.get_sample_value("sfd_replay_seconds_count") == 0
+    stage.ends[0] = 500
+    stage.feed(0, 60)
+    stage.tick()
+    value = stage.watch.meter.registry.get_sample_value
+    assert (value("sfd_replay_seconds_count"), value("sfd_replayed_rows_total")) == (1, 120)
+    stage.feed(0, 60)
+    stage.tick()
+    assert value("sfd_replayed_rows_total") == 120
+
+
+def test_the_spectrum_holds_the_sketchs_own_numbers_and_names() -> None:
+    stage = Stage(partitions=2)
+    for partition in (0, 1):
+        stage.feed(partition, 300)
+    for _ in range(4):
+        stage.tick(5.0)
+    sketch = stage.states[0].sketch()
+    part = stage.watch.status.partitions[0]
+    assert part.spectrum is not None
+    assert part.spectrum.singular_values == pytest.approx(sketch.singular_values()[:VALUES_MAX], rel=1e-5)
+    assert part.delta_ratio == pytest.approx(sketch.delta / sketch.squared_frobenius, rel=1e-4)
+    strongest = part.spectrum.directions[0][0]
+    assert strongest.column == int(np.argmax(np.abs(sketch.components(1)[0])))
+    assert all(column.name == dict(enumerate(stage.words)).get(column.column) for column in part.spectrum.directions[0])
+    merged = stage.watch.status.merged
+    assert merged is not None
+    assert merged.rows == 600
+    assert merged.squared_frobenius == pytest.approx(
+        sum(s.sketch().squared_frobenius for s in stage.states.values()), rel=1e-5
+    )
+
+
+def test_a_look_changes_nothing() -> None:
+    watched, alone = Stage(partitions=1), Stage(partitions=1)
+    for _ in range(6):
+        for stage in (watched, alone):
+            stage.feed(0, 100)
+        watched.tick(10.0)
+    assert watched.watch.status.partitions[0].spectrum is not None
+    assert watched.states[0].sketch() == alone.states[0].sketch()
+
+
+def test_drift_is_zero_for_the_same_space_and_one_for_an_orthogonal_one() -> None:
+    eye = np.eye(6)
+    turned = np.array([[np.cos(0.3), np.sin(0.3)], [-np.sin(0.3), np.cos(0.3)]]) @ eye[:2]
+    assert drift(eye[:2], turned) == pytest.approx(0)
+    assert drift(eye[:2], eye[2:4]) == 1
+    assert drift(eye[:2, :4], np.pad(eye[:2, :4], ((0, 0), (0, 3)))) == 0
+    assert drift(eye[:0], eye[:0]) == 0
+
+
+def test_drift_of_two_looks_an_interval_apart_is_shown_and_remembered() -> None:
+    stage = Stage(partitions=1)
+    for _ in range(20):
+        stage.feed(0, 30)
+        stage.tick(5.0)
+    shown = stage.watch.status.partitions[0].drift
+    assert shown is not None
+    assert 0 < shown < 1
+    assert any(moment.drift is not None for moment in stage.watch.status.history)
+
+
+def test_memory_and_the_answer_are_bounded_whatever_happens() -> None:
+    stage = Stage(partitions=1, words=("n" * 5_000,) * 256, ell=80)
+    for step in range(600):
+        if step % 100 == 0:
+            stage.feed(0, 200)
+        stage.watch.dead_letter(0, step, "malformed", "w" * 5_000, b"v" * 5_000)
+        stage.tick(60.0 if step < 500 else 1.0)
+    status = stage.watch.status
+    assert len(status.newest_dead_letters) == NEWEST_LETTERS
+    assert len(status.history) == MOMENTS
+    assert status.dead_letters == {"malformed": 600}
+    spectrum = status.partitions[0].spectrum
+    assert spectrum is not None
+    assert len(spectrum.singular_values) <= VALUES_MAX
+    assert len(spectrum.directions) <= DIRECTIONS
+    assert all(len(direction) <= COLUMNS for direction in spectrum.directions)
+    assert all(len(column.name or "") <= NAME_CHARS for direction in spectrum.directions for column in direction)
+    assert len(as_json([status], [0.0], 1)) < 100_000
+
+
+def test_the_status_is_json_that_says_what_the_value_says() -> None:
+    stage = Stage()
+    stage.feed(0, 50)
+    stage.watch.dead_letter(1, 9, "bad_index", 'column "<b>" outside', b"\x00<script>\xff")
+    stage.tick()
+    [worker] = json.loads(as_json([stage.watch.status], [1.25], 4096))["workers"]
+    assert worker["loop_idle_s"] == 1.25
+    assert worker["partitions"][0]["rows"] == 50
+    assert worker["newest_dead_letters"][0]["preview"] == "\\x00<script>\\xff"
+    assert worker["dead_letters"] == {"bad_index": 1}
+
+
+def test_a_preview_is_printable_and_short() -> None:
+    assert preview(b"\x1b[31mred\n") == "\\x1b[31mred\\x0a"
+    assert preview(b"a" * 100) == "a" * 48 + "…"
