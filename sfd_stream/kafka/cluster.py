@@ -6,7 +6,13 @@ import time
 from concurrent.futures import TimeoutError as NoAnswerError
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import (
+    ConsumerGroupTopicPartitions,
+    IsolationLevel,
+    KafkaException,
+    TopicCollection,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
 from sfd_stream.errors import BrokerRefusedError
@@ -70,30 +76,31 @@ class Cluster:
         return Committed.of(self._ask(question, timeout_s))
 
     def watermarks(self, partition: int, timeout_s: float) -> tuple[int, int]:
-        """The first offset in the log and the one after the last, asked of the leader."""
+        """The first offset in the log and the one after the last committed record, asked of the leader."""
         spec: Any = OffsetSpec
-        low = self._offset(partition, spec.earliest(), timeout_s)
-        return low, self._offset(partition, spec.latest(), timeout_s)
-
-    def _offset(self, partition: int, spec: Any, timeout_s: float) -> int:
-        where = TopicPartition(self._topic, partition)
-
-        def question(left_s: float) -> Any:
-            return self._admin.list_offsets({where: spec}, request_timeout=left_s)[where].result(left_s)
-
-        return int(self._ask(question, timeout_s).offset)
+        low = self._offsets([partition], spec.earliest(), timeout_s)[partition]
+        return low, self.end_offsets([partition], timeout_s)[partition]
 
     def end_offsets(self, partitions: Collection[int], timeout_s: float) -> dict[int, int]:
         """Where the logs end, by partition."""
         spec: Any = OffsetSpec
-        where = {TopicPartition(self._topic, partition): spec.latest() for partition in sorted(partitions)}
+        return self._offsets(partitions, spec.latest(), timeout_s)
+
+    def _offsets(self, partitions: Collection[int], spec: Any, timeout_s: float) -> dict[int, int]:
+        where = {TopicPartition(self._topic, partition): spec for partition in sorted(partitions)}
+        asked_before = False
 
         def question(left_s: float) -> Any:
-            asked = self._admin.list_offsets(where, request_timeout=left_s)
-            return {tp.partition: future.result(left_s).offset for tp, future in asked.items()}
+            nonlocal asked_before
+            if asked_before:  # after a broker's restart, a client with old metadata is refused for ever
+                self._admin.list_topics(self._topic, timeout=left_s)
+            asked_before = True
+            level = IsolationLevel.READ_COMMITTED
+            found = self._admin.list_offsets(where, isolation_level=level, request_timeout=left_s)
+            return {tp.partition: int(future.result(left_s).offset) for tp, future in found.items()}
 
-        found: dict[int, int] = self._ask(question, timeout_s) if where else {}
-        return found
+        answer: dict[int, int] = self._ask(question, timeout_s) if where else {}
+        return answer
 
     def _metadata(self, timeout_s: float) -> Any:
         """The topic's metadata; None if it is not there."""

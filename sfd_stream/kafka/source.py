@@ -310,14 +310,15 @@ class Source:
         return self._cluster.stable_committed(str(self._properties["group.id"]), partition, timeout_s)
 
     def watermarks(self, partition: int, timeout_s: float) -> tuple[int, int]:
-        """The first offset in the log and the one after the last, asked of the leader."""
-        (where,) = self._where([partition])
-        low, high = self._ask(lambda left_s: self._consumer.get_watermark_offsets(where, left_s), timeout_s)
-        return low, high
+        """The first offset in the log and the one after the last committed record. May be asked by any thread.
+
+        On a connection of its own: the consumer's waits behind its fetches, half a second for each partition.
+        """
+        return self._cluster.watermarks(partition, timeout_s)
 
     def end_offsets(self, partitions: Collection[int], timeout_s: float) -> dict[int, int]:
-        deadline = self._clock() + timeout_s
-        return {p: self.watermarks(p, max(deadline - self._clock(), 0.1))[1] for p in sorted(partitions)}
+        """As `watermarks`, for many at once."""
+        return self._cluster.end_offsets(partitions, timeout_s)
 
     def position(self, partition: int) -> int:
         """Where reading stands. It passes control records, which are never handed out: the end is
@@ -348,10 +349,6 @@ class Source:
         (where,) = self._where([partition])
         _, end = self._consumer.get_watermark_offsets(where, cached=True)
         return end if end >= 0 else None
-
-    def asked_ends(self, partitions: Collection[int], timeout_s: float) -> dict[int, int]:
-        """The ends, asked of the leaders beside the stream: from any thread, also for partitions that are paused."""
-        return self._cluster.end_offsets(partitions, timeout_s)
 
     def partition_count(self, timeout_s: float) -> int:
         return self._cluster.partition_count(timeout_s)

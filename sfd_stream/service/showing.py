@@ -96,7 +96,7 @@ class Showing:
 
 def _ask(source: Source, partitions: tuple[int, ...]) -> Mapping[int, int]:
     try:
-        return source.asked_ends(partitions, ENDS_TIMEOUT_S)
+        return source.end_offsets(partitions, ENDS_TIMEOUT_S)
     except (SfdError, TimeoutError):
         return {}  # the worker has its own way of telling that a broker is away or refuses
 
