@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 # After a colon at a line's end: elsewhere, a pair of triple quotes may as well hold the code between two docstrings.
-_DOCSTRING = re.compile(r':\n\s+[rR]?"""(.{80,4000}?)"""', re.DOTALL)
+_DOCSTRING = re.compile(r':\n\s+[rR]?"""((?:(?!""").){80,4000})"""', re.DOTALL)
 _WORD = re.compile(r"[a-z]{3,}")
 _ELSEWHERE = {"site-packages", "test", "tests", "idlelib", "lib2to3", "turtledemo", "__pycache__"}
 _STOP_WORDS = frozenset(
