@@ -318,7 +318,8 @@ class ContainerBroker(Broker):
         settings = broker_properties(port=9092, controller_port=9093, logs=Path("/tmp/kraft-logs"))  # in the container
         settings["listeners"] = "PLAINTEXT://0.0.0.0:9092,CONTROLLER://127.0.0.1:9093"
         settings["advertised.listeners"] = f"PLAINTEXT://127.0.0.1:{port}"
-        container = DockerContainer(IMAGE).with_bind_ports(9092, port)
+        container = DockerContainer(IMAGE)
+        container.ports[9092] = ("127.0.0.1", port)  # the loopback alone: with_bind_ports would take every address
         for key, value in {**settings, **(properties or {})}.items():
             container.with_env("KAFKA_" + key.replace("_", "__").replace(".", "_").upper(), value)
         container.start()
