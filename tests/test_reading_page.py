@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from sfd_stream.cli import main
 from sfd_stream.kafka.embedded import EmbeddedBroker
+from tests.parts.signals import signals_untouched
 
 if TYPE_CHECKING:
     import pytest
@@ -37,7 +38,7 @@ def play(bootstrap: str, folder: Path) -> list[tuple[re.Match[str], str]]:
     for block in BLOCK.finditer(PAGE.read_text()):
         code = block["code"].replace("localhost:9092", bootstrap).replace("HERE", str(folder))
         out = io.StringIO()
-        with contextlib.redirect_stdout(out):
+        with contextlib.redirect_stdout(out), signals_untouched():
             if block["kind"] == "python":
                 exec(compile(code, "reading.md", "exec"), space)  # noqa: S102 - our own page
             else:

@@ -168,7 +168,7 @@ class SnapshotSettings(Section):
     )
     republish_s: Seconds = Field(
         default=600.0,
-        description="Publish the newest snapshot again this often, even when the topic is idle.",
+        description="Publish the newest snapshot again this often, even when the topic is idle (idempotent).",
     )
     inline_max_bytes: SizeBytes = Field(
         default=900_000, description="A larger snapshot is published as a reference to the checkpoint store."

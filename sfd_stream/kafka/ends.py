@@ -1,4 +1,7 @@
-"""Where the partitions of any topics end, asked in one go; what can't be told is left out."""
+"""Where partitions begin and end, asked for many at once on a connection of its own.
+
+A consumer's own question waits behind its fetches, which the broker holds for up to half a second: for each partition.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from collections.abc import Collection, Mapping
 from concurrent.futures import TimeoutError as NoAnswerError
 from typing import Any
 
-from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined] # not in its own list of exports
 
 from sfd_stream.kafka.faults import Hooks
@@ -25,13 +28,26 @@ class Ends:
 
     def of(self, places: Collection[Place], timeout_s: float) -> dict[Place, int]:
         """End offsets by (topic, partition); without those that have no answer in time, or may not be asked for."""
-        if not places:
+        with contextlib.suppress(KafkaException, NoAnswerError):
+            return self._ask(places, OffsetSpec.latest(), timeout_s)  # type: ignore[no-untyped-call]
+        return {}
+
+    def metadata(self, topic: str, timeout_s: float) -> Any:
+        """Asked before offsets: after a broker's restart a client that has not asked is refused for ever."""
+        return self._admin.list_topics(topic, timeout=timeout_s)
+
+    def marks(self, topic: str, partitions: Collection[int], timeout_s: float) -> dict[int, tuple[int, int]]:
+        """The first offset in the log and the one after the last committed record, of each. Raises KafkaException."""
+        places = {(topic, partition) for partition in partitions}
+        low = self._ask(places, OffsetSpec.earliest(), timeout_s)  # type: ignore[no-untyped-call]
+        high = self._ask(places, OffsetSpec.latest(), timeout_s)  # type: ignore[no-untyped-call]
+        return {p: (low[topic, p], high[topic, p]) for p in partitions}
+
+    def _ask(self, places: Collection[Place], spec: Any, timeout_s: float) -> dict[Place, int]:
+        asked = {TopicPartition(topic, partition): spec for topic, partition in sorted(places)}
+        if not asked:
             return {}
-        latest: Any = OffsetSpec.latest()  # type: ignore[no-untyped-call]
-        asked = {TopicPartition(topic, partition): latest for topic, partition in sorted(places)}
-        found: dict[Place, int] = {}
-        with contextlib.suppress(KafkaException):
-            for where, answer in self._admin.list_offsets(asked, request_timeout=timeout_s).items():
-                with contextlib.suppress(KafkaException, NoAnswerError):
-                    found[where.topic, where.partition] = answer.result(timeout_s).offset
-        return found
+        answers = self._admin.list_offsets(
+            asked, request_timeout=timeout_s, isolation_level=IsolationLevel.READ_COMMITTED
+        )
+        return {(where.topic, where.partition): answer.result(timeout_s).offset for where, answer in answers.items()}

@@ -15,6 +15,7 @@ from confluent_kafka import OFFSET_BEGINNING, OFFSET_INVALID, Consumer, KafkaErr
 
 from sfd_stream.errors import BrokerRefusedError
 from sfd_stream.kafka.cluster import ask
+from sfd_stream.kafka.ends import Ends
 from sfd_stream.kafka.faults import Fault, Hooks, address, error_of, fault_of, refusal, refuse_settings
 from sfd_stream.kafka.properties import redacted, tail_properties
 from sfd_stream.kafka.records import Record
@@ -45,6 +46,7 @@ class Tail:
         callbacks = {"error_cb": self._note, **(hooks or Hooks()).as_properties(self._properties)}
         try:
             self._consumer = Consumer({**self._properties, **callbacks})
+            self._ends_asked = Ends(properties, hooks=hooks)
         except KafkaException as exception:
             refuse_settings(exception, self._properties)
 
@@ -113,7 +115,8 @@ class Tail:
 
     def _ends(self, deadline: float) -> dict[int, int]:
         """The end of every partition that is not empty."""
-        marks = {p: self._ask(self._watermarks(p), deadline) for p in self._assigned(deadline)}
+        partitions = self._assigned(deadline)
+        marks = self._ask(lambda left_s: self._ends_asked.marks(self.topic, partitions, left_s), deadline)
         if any(high < self._positions[p] for p, (_, high) in marks.items()):
             self.rewind()  # the topic was deleted and made again
             self._assigned(deadline)
@@ -136,12 +139,8 @@ class Tail:
         self._looked_at = self._clock()
         return partitions
 
-    def _watermarks(self, partition: int) -> Callable[[float], Any]:
-        where = TopicPartition(self.topic, partition)
-        return lambda left_s: self._consumer.get_watermark_offsets(where, left_s)
-
     def _partitions(self, deadline: float) -> list[int]:
-        metadata = self._ask(lambda left_s: self._consumer.list_topics(self.topic, left_s), deadline)
+        metadata = self._ask(lambda left_s: self._ends_asked.metadata(self.topic, left_s), deadline)
         self.cluster_id = metadata.cluster_id
         found = metadata.topics.get(self.topic)
         error = None if found is None else found.error
@@ -163,6 +162,8 @@ class Tail:
         try:
             return ask(question, left_s, self._properties)
         except TimeoutError:
+            if not self._positions:
+                self._consumer.poll(0)  # brings errors, as of credentials; nothing is assigned that it could hand out
             if self._failure is not None:
                 raise self._failure from None
             raise self._too_late(f"{self.topic} can't be read", left_s) from None

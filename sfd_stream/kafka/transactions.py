@@ -65,15 +65,17 @@ class TransactionalSink:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         own = {"transactional.id": transactional_id, "batch.num.messages": 1}
-        # A message's time ends with its transaction's.
-        times = {"message.timeout.ms": TIMEOUT_MS, "transaction.timeout.ms": TIMEOUT_MS}
+        times = {"transaction.timeout.ms": TIMEOUT_MS}
+        if "delivery.timeout.ms" not in properties:  # the other name of the next one
+            times["message.timeout.ms"] = int(properties.get("transaction.timeout.ms", TIMEOUT_MS))
         self._properties = {**times, **producer_properties(properties), **own}
         self._hooks = hooks or Hooks()
         self._reach = reach
         self._give_up_s = give_up_s
         self._clock = clock
         self._failure: BrokerRefusedError | None = None
-        self._producer: Producer | None = None
+        self._producer: Producer | None = self._make()  # now, so that settings it does not take are told at once
+        self._begun = False
 
     def commit(self, offsets: Sequence[Offset], group: bytes, messages: Sequence[Outgoing]) -> None:
         """All of it or nothing; `group` is the consumer's own metadata. Raises NotCommittedError otherwise.
@@ -103,14 +105,18 @@ class TransactionalSink:
     def _ready(self, deadline: float) -> Producer:
         """A producer whose predecessor's last transaction is decided, one way or the other."""
         if self._producer is None:
-            callbacks = {"error_cb": self._on_error, **self._hooks.as_properties(self._properties)}
-            try:
-                producer = Producer({**self._properties, **callbacks})
-            except KafkaException as exception:
-                refuse_settings(exception, self._properties)
-            self._insist(producer.init_transactions, deadline)
-            self._producer = producer
+            self._producer, self._begun = self._make(), False
+        if not self._begun:
+            self._insist(self._producer.init_transactions, deadline)
+            self._begun = True
         return self._producer
+
+    def _make(self) -> Producer:
+        callbacks = {"error_cb": self._on_error, **self._hooks.as_properties(self._properties)}
+        try:
+            return Producer({**self._properties, **callbacks})
+        except KafkaException as exception:
+            refuse_settings(exception, self._properties)
 
     def _send(self, producer: Producer, messages: Sequence[Outgoing], deadline: float) -> None:
         """Each is acknowledged before this returns; by `poll`, which alone raises cleanly what is fatal."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -85,6 +86,12 @@ def order_of(state_id: Any) -> tuple[int, int]:
 def snapshot_in(run: Run, shown: Shown) -> Snapshot:
     found = decode_message(shown.value)
     return resolve(found, blob_bytes(run, shown)) if isinstance(found, Reference) else found
+
+
+def parts_of(messages: list[bytes], count: int) -> list[list[bytes]]:
+    """The messages in `count` runs of about the same length."""
+    cuts = [len(messages) * part // count for part in range(count + 1)]
+    return [messages[low:high] for low, high in itertools.pairwise(cuts)]
 
 
 def shown_rows(run: Run, topic: str) -> dict[int, int]:

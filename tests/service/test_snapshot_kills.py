@@ -18,8 +18,8 @@ from sfd_stream.reader.reader import SnapshotReader
 from sfd_stream.wire.snapshots import decode_message
 from tests.parts.kafka import Broker
 from tests.service.conftest import MakeRun
-from tests.service.runs import Rows, Run, assert_counts, parts_of, wait_until
-from tests.service.shown import Shown, all_shown, latest, order_of, output_topic
+from tests.service.runs import Rows, Run, assert_counts, wait_until
+from tests.service.shown import Shown, all_shown, latest, order_of, output_topic, parts_of
 
 POINTS = {
     "idempotent": ("after-letters", "after-manifest", "before-publish", "after-publish", "after-commit"),
@@ -39,9 +39,9 @@ SHORT = {"transaction.timeout.ms": 2000, "message.timeout.ms": 2000}
 
 
 def die_under_load(run: Run, rows: Rows, point: str, **snapshot: Any) -> None:
-    """Rows keep coming until the worker is dead at its third passing; then the rest."""
-    parts = list(parts_of(rows.messages(0), 60))
-    worker = run.start(die_at=point, nth=3, snapshot=snapshot)
+    """Rows keep coming until the worker is dead at its sixth passing, of two partitions; then the rest."""
+    parts = parts_of(rows.messages(0), 60)
+    worker = run.start(die_at=point, nth=6, snapshot=snapshot)
     while worker.alive and parts:
         run.broker.produce(run.topic, parts.pop(0))
         wait_until(lambda: not worker.alive or lagging(run) < 20, "reading")
@@ -75,16 +75,16 @@ def assert_consistent(shown: list[Shown], delivery: str) -> None:
 def test_killed_anywhere_the_next_owner_shows_the_same_bytes_under_the_same_id(
     kafka: Broker, make_run: MakeRun, delivery: str, point: str
 ) -> None:
-    rows, topic, shows = Rows.random(2_400), kafka.create_topic(), output_topic()
+    rows, topic, shows = Rows.random(2_400), kafka.create_topic(partitions=2), output_topic()
     run = make_run(kafka, topic, changes={"kafka": SHORT})
     die_under_load(run, rows, point, topic=shows, every_s=0.1, delivery=delivery)
     due, data = due_of(run)
     run.inside(snapshot={"topic": shows, "delivery": delivery})
-    shown = all_shown(kafka, shows)
-    assert_consistent(shown, delivery)
+    shown = all_shown(kafka, shows, 0)
+    for partition in range(2):
+        assert_consistent(all_shown(kafka, shows, partition), delivery)
     assert data in [each.value for each in shown if each.order == due]
-    (snapshot,) = latest(run, shows)
-    assert snapshot.sketch == run.state(0).sketch()
+    assert [each.sketch for each in latest(run, shows)] == [run.state(partition).sketch() for partition in range(2)]
     assert_counts(run.state(0), rows.matrices[0])
 
 

@@ -12,8 +12,8 @@ from sfd_stream.service.courier import metadata_of, state_id_in
 from sfd_stream.state.manifest import StateId
 from tests.parts.kafka import Broker
 from tests.service.conftest import MakeRun
-from tests.service.runs import Rows, Run, assert_counts, parts_of
-from tests.service.shown import all_shown, latest, output_topic, set_config, shown_rows
+from tests.service.runs import Rows, Run, assert_counts
+from tests.service.shown import all_shown, latest, output_topic, parts_of, set_config, shown_rows
 
 TRANSACTIONAL = {"delivery": "transactional", "every_s": 0.1}
 
@@ -57,7 +57,7 @@ def test_partitions_share_transactions_and_all_is_seen_once(kafka: Broker, make_
 @pytest.mark.parametrize("protocol", ["cooperative", "kip-848"])
 def test_while_workers_come_and_go_each_state_is_seen_once(kafka: Broker, make_run: MakeRun, protocol: str) -> None:
     rows, topic, shows = Rows.random(4_000, partitions=2), kafka.create_topic(partitions=2), output_topic()
-    feed = [list(parts_of(rows.messages(partition), 10)) for partition in range(2)]
+    feed = [parts_of(rows.messages(partition), 10) for partition in range(2)]
     run = make_run(kafka, topic, protocol=protocol, changes={"snapshot": {"topic": shows, **TRANSACTIONAL}})
     workers = [run.begin()]
     for step in range(10):

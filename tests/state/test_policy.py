@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from sfd_stream.state.policy import CheckpointPolicy, SnapshotPolicy
+from sfd_stream.state.policy import CheckpointPolicy
 
 
 @pytest.mark.parametrize(
@@ -14,12 +14,3 @@ def test_a_checkpoint_is_due_by_rows_or_time_and_never_without_progress(
 ) -> None:
     policy = CheckpointPolicy(every_rows=100, every_s=30)
     assert policy.is_due(rows=rows, elapsed_s=elapsed_s, changed=changed) is due
-
-
-def test_a_snapshot_is_due_by_time_or_when_one_is_owed() -> None:
-    policy = SnapshotPolicy(every_s=60, republish_s=600)
-    assert not policy.is_due(elapsed_s=59, owed=False)
-    assert policy.is_due(elapsed_s=60, owed=False)
-    assert policy.is_due(elapsed_s=0, owed=True)
-    assert not policy.is_republish_due(since_publish_s=599)
-    assert policy.is_republish_due(since_publish_s=600)
