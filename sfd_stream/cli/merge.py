@@ -48,6 +48,7 @@ def merge(
 
 
 def merger_of(some: "Some") -> "Merger":
+    from sfd_stream.cli.logins import hooks_for
     from sfd_stream.kafka.sink import Sink
     from sfd_stream.service.logs import get_logger
     from sfd_stream.service.merger import MergePlan, Merger
@@ -57,7 +58,7 @@ def merger_of(some: "Some") -> "Merger":
     group = some.kafka.get("group.id")
     if not group:
         raise SettingsError("kafka.group.id is required: it is part of the merged snapshot's key")
-    sink = Sink(some.kafka)
+    sink = Sink(some.kafka, hooks=hooks_for(some.given.get("kafka_oauth_callback"), some.kafka))
     sink.ensure_topic(topic, partitions=1, config=_topic_config(some), timeout_s=_TIMEOUT_S)
     return Merger(
         MergePlan(str(group), topic, settings.every_s, settings.republish_s, settings.ell),

@@ -45,6 +45,7 @@ def some_settings(
 
 def reader_of(some: "Some", topic: str | None, group: str | None, store_url: str | None = None) -> "SnapshotReader":
     """A reader of `topic`, or of snapshot.topic, by the settings' brokers and the store's options."""
+    from sfd_stream.cli.logins import hooks_for
     from sfd_stream.reader.reader import SnapshotReader
 
     topic = topic or some.given.get("snapshot.topic")
@@ -55,7 +56,10 @@ def reader_of(some: "Some", topic: str | None, group: str | None, store_url: str
     options = {key.removeprefix(prefix): str(value) for key, value in some.given.items() if key.startswith(prefix)}
     bootstrap = str(properties.pop("bootstrap.servers"))
     properties.setdefault("log_level", 2)  # what fails is said in a sentence of ours
-    return SnapshotReader(bootstrap, str(topic), group=group, store_url=store_url, store_options=options, **properties)
+    hooks = hooks_for(some.given.get("kafka_oauth_callback"), some.kafka)
+    return SnapshotReader(
+        bootstrap, str(topic), group=group, store_url=store_url, store_options=options, hooks=hooks, **properties
+    )
 
 
 def warn_if_incomplete(merged: "MergedSketch") -> None:

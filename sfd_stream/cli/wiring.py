@@ -6,16 +6,15 @@ import time
 import uuid
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
 from typing import Any
 
 from confluent_kafka.admin import AdminClient
 
+from sfd_stream.cli.logins import hooks_for
 from sfd_stream.cli.watching import watch_of
 from sfd_stream.config.model import Settings
 from sfd_stream.kafka.dead_letters import BadMessageGauge, DeadLetters
 from sfd_stream.kafka.faults import Hooks
-from sfd_stream.kafka.logins import Tokens, callback_named
 from sfd_stream.kafka.properties import admin_properties, for_consumer
 from sfd_stream.kafka.sink import Sink
 from sfd_stream.kafka.source import Source
@@ -56,18 +55,7 @@ def _nothing(_: str) -> None:
 
 
 def hooks_of(settings: Settings) -> Hooks:
-    """What every client of these settings is told besides properties: how to get tokens, if by a function."""
-    named = settings.kafka_oauth_callback
-    return Hooks(
-        oauth_token=None if named is None else _tokens(named, str(settings.kafka.get("sasl.oauthbearer.config", "")))
-    )
-
-
-@cache
-def _tokens(named: str, config: str) -> Tokens:
-    tokens = Tokens(callback_named(named), time.time, get_logger())
-    tokens.try_once(config)
-    return tokens
+    return hooks_for(settings.kafka_oauth_callback, settings.kafka)
 
 
 def admin_of(settings: Settings) -> AdminClient:

@@ -105,6 +105,8 @@ class Tail:
         return record
 
     def _note(self, error: KafkaError) -> None:
+        if error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+            return  # the client looks for a group's coordinator, though a reader joins none: no right to it is needed
         if fault_of(error) is Fault.REFUSED:
             self._failure = self._failure or refusal(error, self._properties)
         self._words = f"{error.name()}: {redacted(error.str(), self._properties)}"

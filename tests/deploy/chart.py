@@ -97,8 +97,7 @@ def _without(node: Any, names: set[str]) -> Any:
 def refresh() -> None:
     (CHART / "values.schema.json").write_text(json.dumps(fresh_schema(), indent=2) + "\n")
     for copy, original in COPIES.items():
-        if original.exists():
-            copy.write_bytes(original.read_bytes())
+        copy.write_bytes(original.read_bytes())
     for name in ("smallest", "everything"):
         GOLDEN.mkdir(exist_ok=True)
         (GOLDEN / f"{name}.yaml").write_text(render(values_file(name)).out)

@@ -35,7 +35,11 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"partitions": 4, "keda/enabled": True, "keda/minReplicas": 5}, "keda.minReplicas is above"),
     ({"partitions": 1}, "replicas is above partitions (1): a replica beyond"),
     ({"topics/create": True}, "topics.create needs partitions"),
-    ({"merge/enabled": True}, "merge.enabled needs settings.snapshot.topic"),
+    ({"merge/enabled": True}, "merge.enabled needs settings.merge.topic"),
+    (
+        {"merge/enabled": True, "settings/merge": {"topic": "world"}},
+        "merge.enabled needs settings.snapshot.topic, or settings.merge.topics",
+    ),
     ({"podMonitor/enabled": True, "serviceMonitor/enabled": True}, "would scrape each pod twice"),
     # values.schema.json, whose words are helm's
     ({"settings/sketch/elll": 5}, "settings.sketch: Additional property elll is not allowed"),

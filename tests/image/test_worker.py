@@ -18,7 +18,7 @@ from sfd_stream.service.summary import PartitionSummary, summarise
 from sfd_stream.wire.row_encode import encode_rows
 from tests.image.containers import Container
 from tests.parts.engine import Engine
-from tests.parts.kafka import LocalBroker
+from tests.parts.kafka import LocalBroker, free_ports
 
 pytestmark = pytest.mark.image
 
@@ -103,6 +103,20 @@ def test_killed_resumed_and_stopped_it_counts_every_row_once(
         shown = {snapshot.id.partition: snapshot.sketch.rows for snapshot in reader.latest()}
     assert set(shown) == set(range(PARTITIONS))
     assert all(ROWS < rows <= 2 * ROWS for rows in shown.values())  # as of the last that was due
+
+
+def test_it_says_itself_whether_it_is_well(engine: Engine, image: str, broker: LocalBroker, folder: Path) -> None:
+    """What the image's health check asks; and that a worker which is not there is not well."""
+    topic = broker.create_topic(partitions=PARTITIONS)
+    environment = environment_for(broker, topic, "file:///state") | {"SFD_HTTP__PORT": str(free_ports(1)[0])}
+    options = ("--network", "host", "--volume", f"{folder}:/state")
+    with Container(engine, image, environment, *options) as worker:
+        ask = ("exec", worker.name, "sfd-stream", "health")
+        worker.wait_for(lambda: engine.ask(*ask, "--ready").returncode == 0, "it to be ready")
+        assert engine.ask(*ask).returncode == 0
+        nobody = engine.ask(*ask, "--set", f"http.port={free_ports(1)[0]}")
+        assert (nobody.returncode, "does not answer" in nobody.stdout) == (1, True)
+        assert worker.stop()["ExitCode"] == 0
 
 
 def test_told_to_stop_while_it_starts_it_goes_at_once(engine: Engine, image: str, folder: Path) -> None:

@@ -37,6 +37,7 @@ class Stage:
     def __init__(self, broker: SecureBroker, folder: Path, way: str) -> None:
         self.broker = broker
         self.rows, self.dead, self.group = broker.create_topic(), broker.create_topic(), f"g-{uuid.uuid4().hex[:8]}"
+        self.sketches = broker.create_topic(config={"cleanup.policy": "compact"})
         rng = np.random.default_rng(1)
         broker.produce(self.rows, [encode_row(rng.choice(D, 3, replace=False), [1.0, 2.0, 3.0]) for _ in range(ROWS)])
         broker.produce(self.rows, [b"not a row"])
@@ -48,6 +49,8 @@ class Stage:
             "sketch.d": str(D),
             "sketch.ell": "5",
             "dead_letters.topic": self.dead,
+            "snapshot.topic": self.sketches,
+            "snapshot.every_rows": "100",
             "checkpoint.url": (folder / "checkpoints").as_uri(),
             "checkpoint.give_up_s": "20",
         }
@@ -59,6 +62,7 @@ class Stage:
         rights = {
             "read": (TOPIC, self.rows, AclOperation.READ, AclOperation.DESCRIBE),
             "write": (TOPIC, self.dead, AclOperation.WRITE, AclOperation.DESCRIBE),
+            "snapshots": (TOPIC, self.sketches, AclOperation.READ, AclOperation.WRITE, AclOperation.DESCRIBE),
             "group": (GROUP, self.group, AclOperation.READ),
         }
         for name, (kind, resource, *operations) in rights.items():
@@ -66,7 +70,10 @@ class Stage:
                 self.broker.allow(kind, resource, *operations, principal=self.principal)
 
     def run(self, **changes: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "sfd_stream.cli", "run", "--until-end", "--json"]
+        return self.command("run", "--until-end", "--json", **changes)
+
+    def command(self, *words: str, **changes: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "sfd_stream.cli", *words]
         for key, value in {**self.settings, **changes}.items():
             command += ["--set", f"{key}={value}"]
         return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, cwd=ROOT)
@@ -81,7 +88,10 @@ def test_every_way_in_reads_and_writes_with_exactly_the_rights_in_the_documents(
     answer = stage.run()
     assert answer.returncode == 0, answer.stderr
     assert f'"rows": {ROWS}' in answer.stdout
-    assert PASSWORD not in answer.stdout + answer.stderr
+    read = stage.command("read", "--json")
+    assert read.returncode == 0, read.stderr
+    assert f'"rows": {ROWS}' in read.stdout
+    assert PASSWORD not in answer.stdout + answer.stderr + read.stdout + read.stderr
 
 
 @pytest.mark.parametrize(

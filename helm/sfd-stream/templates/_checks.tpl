@@ -25,8 +25,13 @@
 {{- if eq (include "sfd.port" . | int) 0 -}}
 {{- fail "settings.http.port must not be 0 here: probes and monitors need to know the port" -}}
 {{- end -}}
-{{- if and .Values.merge.enabled (not (dig "snapshot" "topic" "" $settings)) -}}
-{{- fail "merge.enabled needs settings.snapshot.topic: merge reads what the workers publish there" -}}
+{{- if .Values.merge.enabled -}}
+{{- if not (dig "merge" "topic" "" $settings) -}}
+{{- fail "merge.enabled needs settings.merge.topic: where the merged sketch is published" -}}
+{{- end -}}
+{{- if not (or (dig "snapshot" "topic" "" $settings) (dig "merge" "topics" "" $settings)) -}}
+{{- fail "merge.enabled needs settings.snapshot.topic, or settings.merge.topics: merge reads what workers publish there" -}}
+{{- end -}}
 {{- end -}}
 {{- if and .Values.podMonitor.enabled .Values.serviceMonitor.enabled -}}
 {{- fail "podMonitor and serviceMonitor would scrape each pod twice: enable one of them" -}}

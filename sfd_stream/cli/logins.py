@@ -1,0 +1,25 @@
+"""From `kafka_oauth_callback` to what every client is told: how to get tokens, if by a function."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from sfd_stream.kafka.faults import Hooks
+from sfd_stream.kafka.logins import Tokens, callback_named
+from sfd_stream.service.logs import get_logger
+
+
+def hooks_for(named: str | None, kafka: Mapping[str, Any]) -> Hooks:
+    """Tried at once, so that a function that fails is said before any client is made."""
+    return Hooks(oauth_token=None if named is None else _tokens(named, str(kafka.get("sasl.oauthbearer.config", ""))))
+
+
+@cache
+def _tokens(named: str, config: str) -> Tokens:
+    """One for all clients of the process."""
+    tokens = Tokens(callback_named(named), time.time, get_logger())
+    tokens.try_once(config)
+    return tokens
