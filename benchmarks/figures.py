@@ -75,6 +75,9 @@ def _curves(axes: Any, points: list[tuple[int, Any]], measure: str) -> None:
         if found:
             xs, ys = zip(*found, strict=True)
             axes.plot(xs, ys, line, marker=marker, color=colour, label=name, markersize=4, linewidth=1)
+    along = [x for x, _ in points]
+    if max(along) > 20 * min(along):
+        axes.set_xscale("log")
     if measure == "cpu_s":
         axes.set_yscale("log")
     axes.tick_params(labelsize=7)
