@@ -75,7 +75,6 @@ def write_settings(folder: Path, bootstrap: str, checkpoint_url: str) -> Path:
         "sketch": {"d": COLUMNS, "ell": ELL, "buffer_max_bytes": "256KiB"},
         "checkpoint": {"url": checkpoint_url, "every_rows": 200, "every_s": 1},
         "http": {"port": 0},
-        "http": {"port": 0},
     }
     path = folder / "demo.yaml"
     path.write_text(yaml.safe_dump(settings))
