@@ -219,8 +219,7 @@ def test_the_notes_say_what_to_look_at_next(tmp_path: Path) -> None:
         "notes"
     ]
     assert "helm test sketch -n data" in notes
-    assert "sfd-stream size --d 1000" in notes
-    assert "sfd-stream doctor" in notes
+    assert "sfd-stream checkpoint ls" in notes
     assert "Nothing scrapes it" in notes
 
 
