@@ -30,6 +30,7 @@ def test_a_run_over_partitions_is_read_as_one_sketch_within_its_bound(
         "sketch.ell": "12",
         "checkpoint.url": f"memory://{rows}",  # the store is not what is tried here
         "snapshot.topic": out,
+        "http.port": "0",
         "log.level": "warning",
     }
     flags = [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]

@@ -53,6 +53,7 @@ class Stage:
             "snapshot.every_rows": "100",
             "checkpoint.url": (folder / "checkpoints").as_uri(),
             "checkpoint.give_up_s": "20",
+            "http.port": "0",
         }
         if way == "oauth":
             self.settings["kafka_oauth_callback"] = "tests.security.issuer:unsigned"
