@@ -28,6 +28,7 @@ class Program:
     """`sfd-stream run`, its log in a file; ended at the test's end, with its children."""
 
     def __init__(self, site: Site, *arguments: str) -> None:
+        self.site = site
         self.log = site.folder / "log"
         self.out = site.folder / "out"
         command = [sys.executable, "-m", "sfd_stream.cli", "run", "--config", str(site.file), *arguments]
@@ -59,16 +60,14 @@ class Program:
         except subprocess.TimeoutExpired:
             pytest.fail(f"it does not end:\n{self.log.read_text()}", pytrace=False)
         for pid in self.children().values():
-            await_gone(pid)
+            await_gone(pid, self.site)
         return code
 
 
-def await_gone(pid: int) -> None:
+def await_gone(pid: int, site: Site) -> None:
+    """Until no process of this site has the number: a zombie has no command line any more."""
     deadline = time.monotonic() + DEADLINE_S
-    while Path(f"/proc/{pid}").exists():
-        with contextlib.suppress(OSError):
-            if ") Z " in Path(f"/proc/{pid}/stat").read_text():
-                return
+    while is_ours(pid, site):
         assert time.monotonic() < deadline, f"process {pid} is still there"
         time.sleep(0.05)
 
@@ -83,10 +82,18 @@ def program(live: Site) -> Iterator[Callable[..., Program]]:
 
     yield start
     for each in made:
-        for pid in [*each.children().values(), each.process.pid]:
-            with contextlib.suppress(ProcessLookupError):
+        for pid in each.children().values():
+            if is_ours(pid, live):
                 os.kill(pid, signal.SIGKILL)
+        each.process.kill()
         each.process.wait(10)
+
+
+def is_ours(pid: int, site: Site) -> bool:
+    """Numbers are given again: by now another process may have a dead child's."""
+    with contextlib.suppress(OSError):
+        return str(site.file).encode() in Path(f"/proc/{pid}/cmdline").read_bytes()
+    return False
 
 
 @pytest.fixture
