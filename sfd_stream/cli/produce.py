@@ -1,11 +1,11 @@
 """`sfd-stream produce`: fill a topic with rows from a file or from the paper's generator."""
 
 # Annotations are evaluated: typer reads them.
-import os
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
@@ -14,9 +14,11 @@ import typer
 
 from sfd_stream.cli.options import ConfigOption, JsonOption, SetOption
 from sfd_stream.cli.output import print_json, print_table
+from sfd_stream.cli.reading import some_settings
 from sfd_stream.errors import SettingsError
 
 if TYPE_CHECKING:
+    from sfd_stream.config import Some
     from sfd_stream.service.filler import RowMessage
 
 _QUEUE_KBYTES = 65_536
@@ -84,9 +86,9 @@ def produce(
     Example: [bold]sfd-stream produce --synthetic 10000,1000,100 --topic rows --broker localhost:9092[/bold]
     """
     messages, total = _messages(file, synthetic, seed, kind, form=form, rows_per_message=rows_per_message)
-    properties, topic = _target(config, overrides, broker, topic)
+    some, topic = _target(config, overrides, broker, topic)
     started = time.monotonic()
-    summary = _fill(properties, topic, partitions, messages, total, keys=keys.value, rate=rate)
+    summary = _fill(some, topic, partitions, messages, total, keys=keys.value, rate=rate)
     seconds = time.monotonic() - started
     summary["total"]["seconds"] = round(seconds, 3)
     if as_json:
@@ -139,25 +141,21 @@ def _shape(text: str) -> tuple[int, int, int]:
 
 def _target(
     config: Path | None, overrides: list[str] | None, broker: str | None, topic: str | None
-) -> tuple[dict[str, Any], str]:
-    from sfd_stream.config import load_kafka
+) -> tuple["Some", str]:
     from sfd_stream.config.values import check_topic
 
-    short = [f"kafka.bootstrap.servers={broker}"] if broker else []
-    properties, configured = load_kafka(config, environ=os.environ, overrides=[*(overrides or ()), *short])
-    if not properties.get("bootstrap.servers"):
-        raise SettingsError("which broker? Give --broker HOST:PORT, --config FILE or SFD_KAFKA__BOOTSTRAP_SERVERS")
-    name = topic or configured
+    some = some_settings(config, overrides, broker)
+    name = topic or some.given.get("input.topic")
     if name is None:
         raise SettingsError("which topic? Give --topic NAME, or --config FILE with input.topic")
     try:
-        return dict(properties), check_topic(name)
+        return some, check_topic(str(name))
     except ValueError as error:
         raise SettingsError(f"the topic {error}") from None
 
 
 def _fill(
-    properties: dict[str, Any],
+    some: "Some",
     topic: str,
     partitions: int | None,
     messages: "Iterator[RowMessage]",
@@ -171,15 +169,18 @@ def _fill(
     from confluent_kafka import Producer
     from confluent_kafka.admin import AdminClient
 
+    from sfd_stream.cli.logins import hooks_for
     from sfd_stream.config.secrets import secret_values
     from sfd_stream.kafka.properties import for_admin, for_producer
     from sfd_stream.service import logs
     from sfd_stream.service.filler import Filler
     from sfd_stream.service.topics import ensure_topic
 
+    properties = dict(some.kafka)
     log = logs.configure(secrets=secret_values("kafka", properties))
-    logger = logging.getLogger("librdkafka")
-    admin = AdminClient(for_admin(properties), logger=logger)
+    login = hooks_for(some.given.get("kafka_oauth_callback"), properties)
+    hooks = replace(login, logger=logging.getLogger("librdkafka")).as_properties(properties)
+    admin = AdminClient({**for_admin(properties), **hooks})
     found = ensure_topic(admin, topic, partitions, sleep=time.sleep)
     tuned = {
         "linger.ms": 20,
@@ -188,7 +189,7 @@ def _fill(
         "max.in.flight.requests.per.connection": 1,
         **for_producer(properties),
     }
-    producer = Producer({**tuned, "enable.idempotence": True}, logger=logger)
+    producer = Producer({**tuned, **hooks, "enable.idempotence": True})
     filler = Filler(producer, topic, found, keys=keys, rate=rate, clock=time.monotonic)
     with _progress(topic, total) as progress:
         filler.fill(messages, progress)

@@ -5,7 +5,7 @@ effective.settings.sketch.ell        # 100
 effective.origin("sketch.ell")       # "--set"
 """
 
-from sfd_stream.config.load import Effective, Some, load, load_kafka, load_some
+from sfd_stream.config.load import Effective, Some, load, load_some
 from sfd_stream.config.model import (
     CheckpointSettings,
     DeadLetterSettings,
@@ -33,6 +33,5 @@ __all__ = [
     "Some",
     "WorkerSettings",
     "load",
-    "load_kafka",
     "load_some",
 ]

@@ -90,15 +90,6 @@ def load_some(
     return Some(properties, parts, {key: given.value for key, given in newest.items()})
 
 
-def load_kafka(
-    file: Path | None, *, environ: Mapping[str, str], overrides: Iterable[str] = ()
-) -> tuple[Mapping[str, Any], str | None]:
-    """The properties for librdkafka and input.topic alone."""
-    found = load_some(file, environ=environ, overrides=overrides)
-    topic = found.given.get("input.topic")
-    return found.kafka, None if topic is None else str(topic)
-
-
 def load_http(file: Path | None, *, environ: Mapping[str, str], overrides: Iterable[str] = ()) -> HttpSettings:
     """Where a worker's own port is, for commands that only ask there; other settings are not judged."""
     newest = read_sources(file, environ=environ, overrides=overrides).newest().values()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pydantic import ValidationError
 
-from sfd_stream.config import Settings, load, load_kafka
+from sfd_stream.config import Settings, load, load_some
 from sfd_stream.config.load import KEYS
 from sfd_stream.errors import SettingsError
 
@@ -250,8 +250,8 @@ def test_every_key_can_be_set_from_every_source_by_its_own_name(tmp_path: Path) 
 
 
 def test_a_command_that_only_needs_kafka_is_not_asked_for_more(tmp_path: Path) -> None:
-    properties, topic = load_kafka(None, environ={"SFD_KAFKA__BOOTSTRAP_SERVERS": "h:1"})
-    assert (dict(properties), topic) == ({"bootstrap.servers": "h:1"}, None)
-    assert load_kafka(written(tmp_path), environ={})[1] == "rows"
+    found = load_some(None, environ={"SFD_KAFKA__BOOTSTRAP_SERVERS": "h:1"})
+    assert (dict(found.kafka), found.given.get("input.topic")) == ({"bootstrap.servers": "h:1"}, None)
+    assert load_some(written(tmp_path), environ={}).given["input.topic"] == "rows"
     with pytest.raises(SettingsError, match=r"did you mean kafka\.client\.id"):
-        load_kafka(None, environ={}, overrides=["kafka.cliend.id=x"])
+        load_some(None, environ={}, overrides=["kafka.cliend.id=x"])

@@ -95,6 +95,17 @@ def test_every_way_in_reads_and_writes_with_exactly_the_rights_in_the_documents(
     assert PASSWORD not in answer.stdout + answer.stderr + read.stdout + read.stderr
 
 
+@pytest.mark.parametrize("way", ["scram", "oauth"])
+def test_produce_logs_in_as_the_worker_does(broker: SecureBroker, tmp_path: Path, way: str) -> None:
+    stage = Stage(broker, tmp_path, way)
+    topic = broker.create_topic()
+    broker.allow(TOPIC, topic, AclOperation.WRITE, AclOperation.DESCRIBE, principal=stage.principal)
+    answer = stage.command("produce", "--synthetic", "50,20,3", "--topic", topic, "--json")
+    assert answer.returncode == 0, answer.stderr
+    assert '"rows": 50' in answer.stdout
+    assert PASSWORD not in answer.stdout + answer.stderr
+
+
 @pytest.mark.parametrize(
     ("without", "words"),
     [
