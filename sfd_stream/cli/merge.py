@@ -12,7 +12,10 @@ from sfd_stream.cli.reading import reader_of, some_settings
 from sfd_stream.errors import SettingsError
 
 if TYPE_CHECKING:
+    import socket
+
     from sfd_stream.config import MergeSettings, Some
+    from sfd_stream.service.merge_watch import MergeWatch
     from sfd_stream.service.merger import Merger
 
 _MESSAGE_MAX_BYTES = 1_000_000
@@ -28,29 +31,54 @@ def merge(
     """Keep the merged sketch of one or more snapshot topics and publish it to merge.topic.
 
     What it publishes are snapshots again, so merges can be merged (region, then world). Run one replica.
+    http.port answers /healthz, /readyz and /metrics, as a worker's does.
 
     Example: [bold]sfd-stream merge --config config/local.yaml --set merge.topics=eu,us --set merge.topic=world[/bold]
     """
     from sfd_stream.config.secrets import secret_values
     from sfd_stream.service import logs
+    from sfd_stream.service.merge_watch import routes_of
+    from sfd_stream.service.web import Port
 
-    some = some_settings(config, overrides, None, ("merge", "log"))
+    some = some_settings(config, overrides, None, ("merge", "http", "log"))
     log = some.sections["log"]
     logs.configure(level=log.level, form=log.format, secrets=secret_values("kafka", dict(some.kafka)))
-    merger = merger_of(some)
-    if once:
+    listener = None if once else listener_for(some)
+    merger, watch = merger_of(some)
+    if listener is None:
         merger.start()
         merger.publish_due()
         return
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: merger.stop())
-    merger.run()
+    port = Port(listener, routes_of(watch, some.sections["http"].stuck_after_s))
+    port.start()
+    try:
+        logs.get_logger().info("watch it", url=f"{port.address}metrics")
+        merger.run()
+    finally:
+        port.close()
 
 
-def merger_of(some: "Some") -> "Merger":
+def listener_for(some: "Some") -> "socket.socket":
+    """The usual port where it is free: a worker on the same machine, with the same settings, may have it."""
+    from sfd_stream.service.web import listening
+
+    http = some.sections["http"]
+    try:
+        return listening(http.host, http.port)
+    except SettingsError:
+        if "http.port" in some.given:
+            raise
+        return listening(http.host, 0)
+
+
+def merger_of(some: "Some") -> tuple["Merger", "MergeWatch"]:
     from sfd_stream.cli.logins import hooks_for
     from sfd_stream.kafka.sink import Sink
+    from sfd_stream.service.beside import Beside
     from sfd_stream.service.logs import get_logger
+    from sfd_stream.service.merge_watch import MergeWatch
     from sfd_stream.service.merger import MergePlan, Merger
 
     settings: MergeSettings = some.sections["merge"]
@@ -60,15 +88,19 @@ def merger_of(some: "Some") -> "Merger":
         raise SettingsError("kafka.group.id is required: it is part of the merged snapshot's key")
     sink = Sink(some.kafka, hooks=hooks_for(some.given.get("kafka_oauth_callback"), some.kafka))
     sink.ensure_topic(topic, partitions=1, config=_topic_config(some), timeout_s=_TIMEOUT_S)
-    return Merger(
+    watch = MergeWatch(str(group), topic, time.monotonic, time.time)
+    merger = Merger(
         MergePlan(str(group), topic, settings.every_s, settings.republish_s, settings.ell),
         [reader_of(some, name, settings.group) for name in topics],
         reader_of(some, topic, str(group)),
         sink,
+        Beside(1, "merge"),
+        watch,
         clock=time.monotonic,
         wall_clock=time.time,
         log=get_logger(),
     )
+    return merger, watch
 
 
 def _topics(some: "Some", settings: "MergeSettings") -> tuple[tuple[str, ...], str]:

@@ -7,6 +7,6 @@ def metrics() -> None:
     Example: sfd-stream metrics > docs/metrics.md
     """
     from sfd_stream.cli.output import print_text
-    from sfd_stream.service.metrics import declared, markdown
+    from sfd_stream.service.metrics import markdown
 
-    print_text(markdown(declared()).rstrip("\n"))
+    print_text(markdown().rstrip("\n"))

@@ -3,12 +3,16 @@
 Every merge starts from the parts, so that a snapshot that was replaced is really gone from it, and names the input
 partitions that it holds, so that merges of merges can still tell what is missing. It has no store: on start it reads
 its own newest message and goes on with the next epoch. One replica; a second one fences the first, which stops.
+
+Merging, and fetching what snapshots refer to, may take minutes: that is done beside, and the loop goes on turning. All
+else that waits has a limit of its own, below what a liveness probe allows.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, wait
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +26,7 @@ from sfd_stream.errors import (
 from sfd_stream.kafka.sink import TOO_LARGE, Sink
 from sfd_stream.reader.merged import MergedSketch, merge
 from sfd_stream.reader.reader import SnapshotReader
+from sfd_stream.service.merge_watch import MergeWatch
 from sfd_stream.wire.snapshot_ids import SnapshotId
 from sfd_stream.wire.snapshots import Message, Snapshot, encode_snapshot, message_of
 
@@ -47,6 +52,8 @@ class Merger:
         inputs: Sequence[SnapshotReader],
         own: SnapshotReader,
         sink: Sink,
+        beside: Executor,
+        watch: MergeWatch,
         *,
         clock: Callable[[], float],
         wall_clock: Callable[[], float],
@@ -59,6 +66,8 @@ class Merger:
         self._inputs = inputs
         self._own = own
         self._sink = sink
+        self._beside = beside
+        self._watch = watch
         self._clock = clock
         self._wall_clock = wall_clock
         self._epoch = 0
@@ -78,12 +87,15 @@ class Merger:
 
     def start(self) -> None:
         """Takes the epoch after that of the newest message under its own key, and reads all parts."""
+        self._watch.alive()
         self._own.refresh()
         newest = self._own_newest()
         self._epoch = 1 if newest is None else newest.epoch + 1
         self.last = newest
         for reader in self._inputs:
+            self._watch.alive()
             reader.refresh()
+        self._watch.started()
         self.log.info("merging", topic=self.plan.topic, epoch=self._epoch)
 
     def turn(self) -> None:
@@ -104,6 +116,7 @@ class Merger:
         for _ in range(slices):
             if self._stopped.is_set():
                 return
+            self._watch.alive()
             for reader in self._inputs:
                 self._changed |= reader.wait(self.plan.every_s / slices / len(self._inputs))
         self._own.wait(0.01)
@@ -120,18 +133,30 @@ class Merger:
         if not self._changed:
             self.last = snapshot_id
             self.published += 1
+            self._watch.published(merged, len(encoded))
             self._say(merged, len(encoded))
 
     def _merged(self) -> MergedSketch | None:
-        """None while there is nothing to merge, or a part can't be fetched right now."""
+        """None while there is nothing to merge, a part can't be fetched right now, or it is told to stop."""
+        began, job = self._clock(), self._beside.submit(self._merge)
+        while not wait([job], SLICE_S).done:
+            self._watch.alive()
+            if self._stopped.is_set():
+                return None
         try:
-            parts = [snapshot for reader in self._inputs for snapshot in _held(reader)]
-            return merge(parts, self._wall_clock(), ell=self.plan.ell)
+            merged: MergedSketch = job.result()
         except NoSnapshotError:
             return None
         except (ObjectMissingError, StoreUnavailableError) as error:
+            self._watch.failed("fetch")
             self.log.warning("a part can't be fetched now, trying again", error=str(error))
             return None
+        self._watch.merged(self._clock() - began)
+        return merged
+
+    def _merge(self) -> MergedSketch:
+        parts = [snapshot for reader in self._inputs for snapshot in _held(reader)]
+        return merge(parts, self._wall_clock(), ell=self.plan.ell)
 
     def _publish(self, message: Message) -> bool:
         """Says whether it is in the topic; if not it stays due."""
@@ -143,8 +168,10 @@ class Merger:
                 "raise kafka.message.max.bytes and the topic's max.message.bytes, or lower merge.ell"
             )
         if ticket is None or not ticket.delivered:
+            self._watch.failed("publish")
             self.log.warning("the merge was not delivered, trying again", why=repr(ticket))
             return False
+        self._watch.acknowledged()
         self._published_at = self._clock()
         return True
 

@@ -11,6 +11,7 @@ import platform
 import resource
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Protocol, TypeVar
 
 import confluent_kafka
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
@@ -28,11 +29,11 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 class Meter:
     """Counters and histograms, by their declaration. May be used from any thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, service: m.Service = "worker") -> None:
         self.registry = CollectorRegistry(auto_describe=False)
         self._counters: dict[Metric, Counter] = {}
         self._histograms: dict[Metric, Histogram] = {}
-        for metric in m.declared():
+        for metric in m.declared(service):
             if metric.kind == "counter" and metric not in READ_OFF:
                 self._counters[metric] = counter = Counter(
                     metric.name, metric.help, metric.labels, registry=self.registry
@@ -55,7 +56,12 @@ class Meter:
 def exposition(meter: Meter, status: Status, idle_s: float) -> bytes:
     """What a scrape of one worker answers."""
     who = {"worker": status.worker, "group": status.group, "topic": status.topic}
-    return generate_latest(_Labelled(meter.registry, lambda: _read_off(status, idle_s), who))
+    return labelled(meter, lambda: _read_off(READ_OFF, status, idle_s), who)
+
+
+def labelled(meter: Meter, gauges: Callable[[], Iterable[Family]], who: Mapping[str, str]) -> bytes:
+    """All that was counted, and the gauges, with these labels on every series."""
+    return generate_latest(_Labelled(meter.registry, gauges, who))
 
 
 class _Labelled(Collector):
@@ -82,7 +88,19 @@ class _Labelled(Collector):
 
 # Read off the status when scraped
 
+T = TypeVar("T")
 Values = Iterable[tuple[tuple[str, ...], float | None]]
+
+
+class Process(Protocol):
+    """What is read off any of our processes."""
+
+    @property
+    def version(self) -> str: ...
+    @property
+    def started_at_s(self) -> float: ...
+
+
 _BUILD = (platform.python_version(), confluent_kafka.libversion()[0])
 _PAGE_BYTES = resource.getpagesize()
 
@@ -107,6 +125,14 @@ def _states(status: Status, _: float) -> Values:
     return [((state,), float(count)) for state, count in counts.items()]
 
 
+OF_PROCESS: Mapping[Metric, Callable[[Process, float], Values]] = {
+    m.LOOP_IDLE: lambda _, idle_s: [((), idle_s)],
+    m.MEMORY: lambda *_: [((), resident_bytes())],
+    m.CPU_SECONDS: lambda *_: [((), _cpu_s())],
+    m.START_TIME: lambda process, _: [((), process.started_at_s)],
+    m.UP: lambda *_: [((), 1.0)],
+    m.BUILD_INFO: lambda process, _: [((process.version, *_BUILD), 1.0)],
+}
 READ_OFF: Mapping[Metric, Callable[[Status, float], Values]] = {
     m.APPLIED_OFFSET: _each("applied"),
     m.COMMITTED_OFFSET: _each("committed"),
@@ -123,31 +149,33 @@ READ_OFF: Mapping[Metric, Callable[[Status, float], Values]] = {
     m.MANIFEST_EPOCH: _each("epoch"),
     m.SNAPSHOT_BYTES: _each("snapshot_bytes"),
     m.SNAPSHOT_AGE: _each("snapshot_age_s"),
-    m.LOOP_IDLE: _one(lambda _, idle_s: idle_s),
     m.BROKER_AWAY: _one(lambda status, _: status.broker_away_s),
-    m.MEMORY: _one(lambda *_: resident_bytes()),
     m.MEMORY_RESERVED: _one(lambda status, _: status.memory_reserved_bytes),
     m.MEMORY_MAX: _one(lambda status, _: status.memory_max_bytes),
-    m.CPU_SECONDS: _one(lambda *_: _cpu_s()),
-    m.START_TIME: _one(lambda status, _: status.started_at_s),
-    m.UP: _one(lambda *_: 1.0),
-    m.BUILD_INFO: lambda status, _: [((status.version, *_BUILD), 1.0)],
     m.KAFKA_RTT: lambda status, _: [((broker,), rtt) for broker, rtt in status.kafka.rtt_s.items()],
     m.KAFKA_FETCH_QUEUE: _one(lambda status, _: status.kafka.fetch_queue),
     m.KAFKA_TRANSMIT_ERRORS: lambda status, _: [
         ((broker,), float(errors)) for broker, errors in status.kafka.transmit_errors.items()
     ],
+    **OF_PROCESS,
 }
 
 
-def _read_off(status: Status, idle_s: float) -> Iterator[Family]:
-    for metric, read in READ_OFF.items():
-        kind = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
-        family = kind(metric.name, metric.help, labels=metric.labels)
-        for labels, value in read(status, idle_s):
-            if value is not None:
-                family.add_metric(labels, float(value))
-        yield family
+def of_process(process: Process, idle_s: float) -> Iterator[Family]:
+    return _read_off(OF_PROCESS, process, idle_s)
+
+
+def _read_off(what: Mapping[Metric, Callable[[T, float], Values]], status: T, idle_s: float) -> Iterator[Family]:
+    return (family_of(metric, read(status, idle_s)) for metric, read in what.items())
+
+
+def family_of(metric: Metric, values: Values) -> Family:
+    kind = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
+    family = kind(metric.name, metric.help, labels=metric.labels)
+    for labels, value in values:
+        if value is not None:
+            family.add_metric(labels, float(value))
+    return family
 
 
 def resident_bytes() -> int:

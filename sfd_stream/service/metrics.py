@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 Kind = Literal["counter", "gauge", "histogram"]
+Service = Literal["worker", "merge"]
 
 WORKER_LABELS = ("worker", "group", "topic")
 """On every series: which worker of the process, and whom it works for."""
@@ -40,6 +41,8 @@ class Metric:
     buckets: tuple[float, ...] = ()
     values: tuple[str, ...] = ()
     """The values of the last label where they are a fixed set: those series exist from the start, at zero."""
+    by: Service = "worker"
+    """Who exports it."""
 
     @property
     def series(self) -> tuple[str, ...]:
@@ -56,6 +59,8 @@ DECODE_REASONS = (
 FAILURE_KINDS = ("unavailable", "refused", "fenced", "abandoned", "other")
 REBALANCE_KINDS = ("assign", "revoke", "lost")
 STATES = ("waiting", "claiming", "reading", "paused", "finished")
+MERGE_FAILURE_KINDS = ("fetch", "publish")
+PART_STATES = ("held", "missing")
 
 # What comes in
 
@@ -214,29 +219,79 @@ KAFKA_TRANSMIT_ERRORS = Metric(
 )  # fmt: skip
 
 
-def declared() -> tuple[Metric, ...]:
-    """All of them, in the order above."""
-    return tuple(value for value in globals().values() if isinstance(value, Metric))
+OF_ANY_PROCESS = (LOOP_IDLE, MEMORY, CPU_SECONDS, START_TIME, UP, BUILD_INFO)
+"""Exported by every service, so that one alert on each holds for all."""
+
+# "sfd-stream merge"
+
+MERGE_WORKER = "merge"
+"""In place of a worker's name."""
+
+MERGES = Metric("sfd_merge_snapshots_total", "counter", "snapshots", "Merged snapshots acknowledged.", by="merge")
+MERGE_FAILURES = Metric(
+    "sfd_merge_failures_total", "counter", "merges",
+    "Merges that were not published, by kind: a part that could not be fetched, a message not acknowledged.",
+    ("kind",), values=MERGE_FAILURE_KINDS, by="merge",
+)  # fmt: skip
+MERGE_SECONDS = Metric(
+    "sfd_merge_seconds", "histogram", "seconds", "Time to fetch what is referred to and to merge all parts.",
+    buckets=STORE_BUCKETS, by="merge",
+)  # fmt: skip
+MERGE_AGE = Metric(
+    "sfd_merge_age_seconds", "gauge", "seconds",
+    "Time since the newest merge was acknowledged; an unchanged one is published again every merge.republish_s.",
+    by="merge",
+)  # fmt: skip
+MERGE_PARTS = Metric(
+    "sfd_merge_parts", "gauge", "partitions", "Input partitions that the newest merge holds, and that it misses.",
+    ("state",), values=PART_STATES, by="merge",
+)  # fmt: skip
+MERGE_PART_AGE = Metric(
+    "sfd_merge_oldest_part_seconds", "gauge", "seconds", "Age of the oldest snapshot in the newest merge.", by="merge"
+)
+MERGE_ROWS = Metric("sfd_merge_rows", "gauge", "rows", "Rows that the newest merge counts.", by="merge")
+MERGE_DELTA_RATIO = Metric(
+    "sfd_merge_delta_ratio", "gauge", "ratio", "The newest merge's error bound delta over ||A||F^2.", by="merge"
+)
+MERGE_BYTES = Metric("sfd_merge_bytes", "gauge", "bytes", "Size of the newest merge, encoded.", by="merge")
 
 
-def markdown(metrics: Iterable[Metric]) -> str:
-    """The table of `docs/metrics.md`."""
+def declared(by: Service = "worker") -> tuple[Metric, ...]:
+    """All of that service, in the order above."""
+    return tuple(value for value in globals().values() if isinstance(value, Metric) and value.by == by)
+
+
+def markdown() -> str:
+    """`docs/metrics.md`."""
+    workers, merges = declared(), declared("merge")
+    labels = ", ".join(f"`{label}`" for label in WORKER_LABELS)
+    shared = ", ".join(f"`{metric.name}`" for metric in OF_ANY_PROCESS)
     lines = [
         "# Metrics",
         "",
         "Made by `sfd-stream metrics` from `sfd_stream/service/metrics.py`; a test says when it is stale.",
-        f"Every series also has the labels {', '.join(f'`{label}`' for label in WORKER_LABELS)}.",
+        f"Every series also has the labels {labels}.",
         "",
-        "| name | kind | unit | labels | meaning |",
-        "|---|---|---|---|---|",
+        *_table(workers),
+        "",
+        "## Of `sfd-stream merge`",
+        "",
+        f'Their `worker` is "{MERGE_WORKER}", their `topic` the one that it publishes to. It also exports {shared}.',
+        "",
+        *_table(merges),
     ]
+    every = (*workers, *merges)
+    lines += ["", "## Labels with a fixed set of values", ""]
+    lines += [f"- `{m.name}`: {', '.join(f'`{value}`' for value in m.values)}" for m in every if m.values]
+    lines += ["", "## Buckets of histograms, in their unit", ""]
+    lines += [f"- `{m.name}`: {', '.join(f'{edge:g}' for edge in m.buckets)}" for m in every if m.buckets]
+    return "\n".join(lines) + "\n"
+
+
+def _table(metrics: Iterable[Metric]) -> list[str]:
+    lines = ["| name | kind | unit | labels | meaning |", "|---|---|---|---|---|"]
     for metric in metrics:
         labels = ", ".join(f"`{label}`" for label in metric.labels)
         help_text = metric.help.replace("|", "\\|")
         lines.append(f"| `{metric.name}` | {metric.kind} | {metric.unit} | {labels} | {help_text} |")
-    fixed = [metric for metric in metrics if metric.values]
-    lines += ["", "Labels with a fixed set of values:", ""]
-    lines += [f"- `{m.name}`: {', '.join(f'`{value}`' for value in m.values)}" for m in fixed]
-    lines += ["", "Buckets of histograms, in their unit:", ""]
-    lines += [f"- `{m.name}`: {', '.join(f'{edge:g}' for edge in m.buckets)}" for m in metrics if m.buckets]
-    return "\n".join(lines) + "\n"
+    return lines

@@ -7,6 +7,7 @@ import json
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,9 +17,14 @@ from rich.console import Console
 
 from sfd_stream import SnapshotReader
 from sfd_stream.cli import main
+from sfd_stream.cli.merge import listener_for
 from sfd_stream.cli.watch import Look, view
+from sfd_stream.config import load_some
+from sfd_stream.errors import SettingsError
 from sfd_stream.reader.merged import MergedSketch, merge
+from sfd_stream.service.web import listening
 from sfd_stream.wire.snapshots import Snapshot
+from tests.parts.kafka import free_ports
 from tests.reader.made import message, publish, rows_of, sketch_of, snapshot
 
 if TYPE_CHECKING:
@@ -224,18 +230,36 @@ def test_merge_publishes_one_sketch_of_several_topics(built_in: BuiltIn, topic: 
     assert (merged.rows, merged.sketch.ell, merged.complete) == (120, 5, True)
 
 
-def test_merge_ends_in_peace_when_told_to(built_in: BuiltIn, topic: str) -> None:
-    out = built_in.create_topic()
+def test_merge_says_that_it_is_well_and_ends_in_peace_when_told_to(
+    built_in: BuiltIn, topic: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, port = built_in.create_topic(), f"http.port={free_ports(1)[0]}"
     arguments = [part for part in merge_arguments(built_in, topics=topic, topic=out) if part != "--once"]
-    process = subprocess.Popen([sys.executable, "-m", "sfd_stream.cli", *arguments], stderr=subprocess.DEVNULL)
+    command = [sys.executable, "-m", "sfd_stream.cli", *arguments, "--set", port]
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
     try:
         with SnapshotReader(built_in.bootstrap, out) as reader:
             assert next(reader.watch(every_s=0.2)).rows == 80
+        assert main(["health", "--set", port]) == 0
+        assert main(["health", "--ready", "--set", port]) == 0
+        assert capsys.readouterr().out.startswith("ok\nmerging ")
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 0
     finally:
         process.kill()
         process.wait()
+
+
+def test_merge_beside_a_worker_takes_another_port_unless_it_was_told_which() -> None:
+    with listening("127.0.0.1", 0) as worker:
+        taken = worker.getsockname()[1]
+        some = load_some(None, environ={}, sections=("http",))
+        usual = some.sections["http"].model_copy(update={"port": taken})
+        with listener_for(replace(some, sections={"http": usual})) as other:
+            assert other.getsockname()[1] != taken
+        told = load_some(None, environ={}, overrides=[f"http.port={taken}"], sections=("http",))
+        with pytest.raises(SettingsError, match=f"http.port {taken} of 127.0.0.1 is taken"):
+            listener_for(told)
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,8 @@ import structlog
 from sfd_stream import SnapshotReader
 from sfd_stream.errors import BrokerRefusedError, FencedError
 from sfd_stream.kafka.sink import Sink
+from sfd_stream.service.beside import Beside
+from sfd_stream.service.merge_watch import MergeWatch
 from sfd_stream.service.merger import MergePlan, Merger
 from tests.reader.made import holds, message, publish, rows_of, sketch_of, snapshot
 
@@ -42,6 +44,8 @@ def make(kafka: Broker) -> Iterator[Callable[..., Merger]]:
             [reader(name) for name in inputs],
             reader(topic),
             Sink({"bootstrap.servers": kafka.bootstrap}),
+            Beside(1, "merge"),
+            MergeWatch("merge", topic, clock, lambda: 2000.0),
             clock=clock,
             wall_clock=lambda: 2000.0,
             log=structlog.get_logger(),
