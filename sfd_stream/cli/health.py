@@ -1,6 +1,7 @@
-"""`sfd-stream health`: is the worker on this machine alive? For a container's health check."""
+"""`sfd-stream health`: is the worker alive? For a container's health check, and for `helm test`."""
 
 # Annotations are evaluated: typer reads them.
+import time
 from http.client import HTTPException
 from typing import Annotated
 
@@ -8,6 +9,7 @@ import typer
 
 from sfd_stream.cli.options import ConfigOption, SetOption
 
+_AGAIN_S = 1.0
 _ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - where it listens, not where we do
 
 
@@ -19,29 +21,42 @@ def health(
         bool, typer.Option("--ready", help="Ask whether its partitions are restored, not only whether it turns.")
     ] = False,
     timeout_s: Annotated[float, typer.Option(help="How long to wait for an answer.", min=0.1)] = 4.0,
+    wait_s: Annotated[float, typer.Option("--wait-s", help="Ask again for so long until it is well.", min=0)] = 0.0,
 ) -> None:
-    """Ask the worker's own port whether it is well: exit 0 if so, 1 if not.
+    """Ask the worker's own port whether it is well: exit 0 if so, 1 if not. A merge service answers too.
 
     Example: [bold]sfd-stream health --config config/local.yaml[/bold]
-    """
-    import urllib.request
-    from urllib.error import HTTPError
 
+    A worker elsewhere: [bold]sfd-stream health --ready --wait-s 60 --set http.host=sketch-sfd-stream[/bold]
+    """
     from sfd_stream.cli.output import print_text
 
     url = f"http://{_address(config, overrides)}/{'readyz' if ready else 'healthz'}"
+    until = time.monotonic() + wait_s
+    well, words = _ask(url, timeout_s)
+    while not well and time.monotonic() < until:
+        time.sleep(_AGAIN_S)
+        well, words = _ask(url, timeout_s)
+    print_text(words)
+    if not well:
+        raise typer.Exit(1)
+
+
+def _ask(url: str, timeout_s: float) -> tuple[bool, str]:
+    """Whether it is well, and what it says."""
+    import urllib.request
+    from urllib.error import HTTPError
+
     # Straight to the port, whatever proxy the environment names.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         with opener.open(url, timeout=timeout_s) as answer:
-            print_text(answer.read(4096).decode(errors="replace").strip() or "well")
+            return True, answer.read(4096).decode(errors="replace").strip() or "well"
     except HTTPError as error:
         with error:
-            print_text(f"{url} says {error.code}: {error.read(4096).decode(errors='replace').strip()}")
-        raise typer.Exit(1) from None
+            return False, f"{url} says {error.code}: {error.read(4096).decode(errors='replace').strip()}"
     except (OSError, HTTPException) as error:
-        print_text(f"{url} does not answer: {error}")
-        raise typer.Exit(1) from None
+        return False, f"{url} does not answer: {error}"
 
 
 def _address(config: ConfigOption, overrides: SetOption) -> str:

@@ -15,8 +15,10 @@ from tests.parts.kafka import free_ports
 class Worker(BaseHTTPRequestHandler):
     """Alive, not ready."""
 
+    ready = False
+
     def do_GET(self) -> None:
-        well = self.path == "/healthz"
+        well = self.ready or self.path == "/healthz"
         self.send_response(200 if well else 503)
         self.end_headers()
         self.wfile.write(b"turning" if well else b"restoring 2 partitions")
@@ -43,6 +45,23 @@ def test_a_turning_worker_is_well(port: int, capsys: pytest.CaptureFixture[str])
 def test_a_worker_that_is_not_well_says_why(port: int, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["health", "--ready", "--set", f"http.port={port}"]) == 1
     assert capsys.readouterr().out.strip().endswith("/readyz says 503: restoring 2 partitions")
+
+
+def test_it_asks_again_until_the_worker_is_ready(
+    port: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As long as it was told to wait, and no longer."""
+    naps: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        naps.append(seconds)
+        if len(naps) == 2:
+            monkeypatch.setattr(Worker, "ready", True)
+
+    monkeypatch.setattr("sfd_stream.cli.health.time.sleep", sleep)
+    assert main(["health", "--ready", "--wait-s", "60", "--set", f"http.port={port}"]) == 0
+    assert len(naps) == 2
+    assert capsys.readouterr().out == "turning\n"
 
 
 def test_nobody_there_is_not_well(capsys: pytest.CaptureFixture[str]) -> None:
