@@ -130,12 +130,29 @@ def test_selectors_find_the_workers_and_nobody_else(values: dict[str, Any]) -> N
         for m in answer.manifests()
         if "template" in m.get("spec", {})
     }
+    served = {"worker", "merge"} & set(labels)
     for manifest in answer.manifests():
-        spec = manifest.get("spec", {})
-        if manifest["kind"] in ("PodDisruptionBudget", "PodMonitor", "ServiceMonitor", "Service"):
-            wanted = spec["selector"].get("matchLabels", spec["selector"])
-            found = {name for name, has in labels.items() if wanted.items() <= has.items()}
-            assert found == {"worker"}, manifest["kind"]
+        kind, wanted = manifest["kind"], manifest.get("spec", {}).get("selector", {})
+        if kind in ("PodDisruptionBudget", "PodMonitor", "ServiceMonitor", "Service"):
+            found = {name for name, has in labels.items() if selects(wanted, has)}
+            own = {manifest["metadata"]["labels"]["app.kubernetes.io/component"]}
+            assert found == (served if kind.endswith("Monitor") else own), kind
+
+
+def selects(selector: dict[str, Any], labels: dict[str, str]) -> bool:
+    exact = selector.get("matchLabels", selector)
+    among = selector.get("matchExpressions", [])
+    assert all(one["operator"] == "In" for one in among)
+    return exact.items() <= labels.items() and all(labels.get(one["key"]) in one["values"] for one in among)
+
+
+@matrix
+def test_names_have_room_for_what_kubernetes_appends(values: dict[str, Any]) -> None:
+    """63 letters: a Job's name is a label of its pods, a StatefulSet's gets a revision's hash."""
+    answer = helm("template", "x" * 53, str(CHART), "--namespace", "data", values=values)
+    room = {"StatefulSet": 52}
+    for manifest in answer.manifests():
+        assert len(manifest["metadata"]["name"]) <= room.get(manifest["kind"], 63), manifest["kind"]
 
 
 @matrix
@@ -159,10 +176,10 @@ def test_other_settings_are_another_pod() -> None:
     assert checksum(with_values()) != checksum(with_values(**{"settings/sketch/ell": 51}))
 
 
-def test_probes_ask_the_port_that_the_settings_name() -> None:
-    (container,) = render(with_values(**{"settings/http": {"port": 9999}})).one("Deployment")["spec"]["template"][
-        "spec"
-    ]["containers"]
+@pytest.mark.parametrize(("kind", "ending"), [("StatefulSet", "-stream"), ("Deployment", "-merge")])
+def test_probes_ask_the_port_that_the_settings_name(kind: str, ending: str) -> None:
+    found = render(with_values("everything", **{"settings/http": {"port": 9999}})).one(kind, ending)
+    (container,) = found["spec"]["template"]["spec"]["containers"]
     assert container["ports"] == [{"name": "http", "containerPort": 9999, "protocol": "TCP"}]
     assert container["livenessProbe"]["httpGet"] == {"path": "/healthz", "port": "http"}
     assert container["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "http"}
@@ -195,17 +212,73 @@ def test_a_claim_for_one_node_is_handed_over_not_shared() -> None:
     assert render(with_values(**ON_DISK, replicas=1)).one("Deployment")["spec"]["strategy"] == {"type": "Recreate"}
 
 
+def test_runbooks_become_addresses() -> None:
+    where = "https://git.example.com/sfd-stream/blob/main/"
+    spec = render(with_values(**{"prometheusRule/enabled": True, "prometheusRule/runbookPrefix": where})).one(
+        "PrometheusRule"
+    )["spec"]
+    alerts = [rule for group in spec["groups"] for rule in group["rules"] if "alert" in rule]
+    assert alerts
+    assert all(rule["annotations"]["runbook_url"].startswith(f"{where}docs/operations.md#") for rule in alerts)
+
+
+def test_a_worker_that_is_down_anyway_does_not_hold_up_a_drain() -> None:
+    new, old = (
+        render(with_values(), "--kube-version", version).one("PodDisruptionBudget")["spec"]
+        for version in ("1.27.0", "1.26.0")
+    )
+    assert new["unhealthyPodEvictionPolicy"] == "AlwaysAllow"
+    assert "unhealthyPodEvictionPolicy" not in old
+
+
 def test_the_claim_outlives_the_release() -> None:
     claim = render(with_values(**ON_DISK, replicas=1)).one("PersistentVolumeClaim")
     assert claim["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
 
 
-def test_the_network_policy_lets_out_what_the_settings_need() -> None:
-    egress = render(values_file("everything")).one("NetworkPolicy")["spec"]["egress"]
-    ports = {port["port"] for rule in egress for port in rule.get("ports", [])}
-    assert {53, 443, 9093, 9094, 9095} <= ports
-    disk = render(with_values(**ON_DISK, replicas=1)).one("NetworkPolicy")["spec"]["egress"]
-    assert 443 not in {port["port"] for rule in disk for port in rule.get("ports", [])}
+def ports_out(values: dict[str, Any]) -> set[int]:
+    """To anywhere: those to the release's own pods and to the node are left out."""
+    egress = render(values).one("NetworkPolicy")["spec"]["egress"]
+    assert all(rule.get("ports") or rule.get("to") for rule in egress), "a rule without either allows everything"
+    return {port["port"] for rule in egress if "to" not in rule for port in rule["ports"]}
+
+
+@pytest.mark.parametrize(
+    ("changes", "ports"),
+    [
+        ({}, {53, 9092, 443}),
+        ({"settings/kafka/bootstrap.servers": "kafka, [2001:db8::1]:9094"}, {53, 9092, 9094, 443}),
+        (
+            {"settings/checkpoint/options": {"endpoint": "http://minio:9000", "region": "eu:1", "allow_http": True}},
+            {53, 9092, 443, 9000},
+        ),
+        ({**ON_DISK, "replicas": 1}, {53, 9092}),
+        ({**ON_DISK, "replicas": 1, "settings/kafka_oauth_callback": "acme:token"}, {53, 9092, 443}),
+        ({"networkPolicy/extraPorts": [9095]}, {53, 9092, 9095, 443}),
+    ],
+)
+def test_the_network_policy_lets_out_what_the_settings_need(changes: dict[str, Any], ports: set[int]) -> None:
+    assert ports_out(with_values(**changes)) == ports
+
+
+def test_helm_test_gets_through_a_policy_that_names_who_may_ask() -> None:
+    (rule,) = render(values_file("everything")).one("NetworkPolicy")["spec"]["ingress"]
+    test = render(values_file("everything")).one("Pod", "-test-worker")["metadata"]["labels"]
+    assert any(selects(one.get("podSelector", {"matchLabels": {"no": "one"}}), test) for one in rule["from"])
+
+
+def test_helm_test_asks_every_service_whether_it_is_ready() -> None:
+    answer = render(values_file("everything"))
+    services = {m["metadata"]["name"] for m in answer.manifests() if m["kind"] == "Service"}
+    asked = {
+        name: m["spec"]["containers"][0]["args"]
+        for m in answer.manifests()
+        if m["kind"] == "Pod" and (name := m["metadata"]["name"])
+    }
+    assert asked.pop("sketch-sfd-stream-test-settings") == ["config", "check"]
+    assert {args[-1].removeprefix("http.host=") for args in asked.values()} == services
+    assert len(services) == 2
+    assert all(args[:2] == ["health", "--ready"] for args in asked.values())
 
 
 def test_the_notes_say_what_to_look_at_next(tmp_path: Path) -> None:

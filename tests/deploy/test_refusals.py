@@ -23,6 +23,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
         "the next owner of a partition could not see its checkpoints",
     ),
     ({**ON_DISK, "replicas": 1, "persistence/mountPath": "/data"}, "is not below persistence.mountPath /data"),
+    ({**ON_DISK, "replicas": 1, "persistence/mountPath": "/var/lib/sfd"}, "is not below persistence.mountPath"),
     ({"settings/kafka/sasl.password": "x"}, "name that under secretEnv.SFD_KAFKA__SASL_PASSWORD"),
     ({"settings/kafka/ssl.key.password": "x"}, "settings.kafka.ssl.key.password is a secret"),
     ({"settings/checkpoint/options": {"secret_access_key": "x"}}, "use a workload identity"),

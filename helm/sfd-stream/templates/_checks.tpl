@@ -65,7 +65,7 @@
 {{- if not (or $volume.enabled $volume.existingClaim) -}}
 {{- fail "settings.checkpoint.url file:// without persistence would be lost with each pod: set persistence.enabled, or use an object store" -}}
 {{- end -}}
-{{- if not (hasPrefix (printf "file://%s" $volume.mountPath) $url) -}}
+{{- if not (hasPrefix (printf "file://%s/" (trimSuffix "/" $volume.mountPath)) (printf "%s/" $url)) -}}
 {{- fail (printf "settings.checkpoint.url %s is not below persistence.mountPath %s: checkpoints would be written into the pod and lost with it" $url $volume.mountPath) -}}
 {{- end -}}
 {{- if and (gt (include "sfd.mostReplicas" . | int) 1) (ne $volume.accessMode "ReadWriteMany") -}}

@@ -4,12 +4,22 @@
 
 {{- define "sfd.fullname" -}}
 {{- if .Values.fullnameOverride -}}
-{{- .Values.fullnameOverride | trunc 52 | trimSuffix "-" -}}
+{{- .Values.fullnameOverride | trunc 47 | trimSuffix "-" -}}
 {{- else if contains (include "sfd.name" .) .Release.Name -}}
-{{- .Release.Name | trunc 52 | trimSuffix "-" -}}
+{{- .Release.Name | trunc 47 | trimSuffix "-" -}}
 {{- else -}}
-{{- printf "%s-%s" .Release.Name (include "sfd.name" .) | trunc 52 | trimSuffix "-" -}}
+{{- printf "%s-%s" .Release.Name (include "sfd.name" .) | trunc 47 | trimSuffix "-" -}}
 {{- end -}}
+{{- end -}}
+
+{{/* Of a component: dict "root" . "component" "worker|merge" */}}
+{{- define "sfd.nameOf" -}}
+{{- include "sfd.fullname" .root -}}{{- if ne .component "worker" -}}-{{ .component }}{{- end -}}
+{{- end -}}
+
+{{/* What a test pod runs to ask a component, by its Service, whether it is ready. */}}
+{{- define "sfd.asks" -}}
+{{- list "health" "--ready" "--wait-s" "120" "--set" (printf "http.host=%s" (include "sfd.nameOf" .)) | toJson -}}
 {{- end -}}
 
 {{- define "sfd.selector" -}}
@@ -52,6 +62,24 @@ app.kubernetes.io/managed-by: {{ .root.Release.Service }}
 
 {{- define "sfd.port" -}}
 {{- dig "http" "port" 9464 .Values.settings | int -}}
+{{- end -}}
+
+{{/* Ports of brokers and stores elsewhere, as the settings have them: one a line. 9092 is librdkafka's own default. */}}
+{{- define "sfd.portsOut" -}}
+{{- range splitList "," (index .Values.settings.kafka "bootstrap.servers") }}
+{{ regexFind ":[0-9]+$" (trim .) | trimPrefix ":" | default "9092" }}
+{{- end }}
+{{- range $_, $value := dig "checkpoint" "options" dict .Values.settings }}
+{{ regexReplaceAll "^https?://[^/]+:([0-9]+)(/.*)?$" (toString $value) "port $1" | regexFind "^port [0-9]+$" | trimPrefix "port " }}
+{{- end }}
+{{- range .Values.networkPolicy.extraPorts }}
+{{ . }}
+{{- end }}
+{{- end -}}
+
+{{/* Whether something is asked over HTTPS: an object store, or an issuer of tokens. */}}
+{{- define "sfd.asksHttps" -}}
+{{- if or (not (include "sfd.onDisk" .)) (index .Values.settings.kafka "sasl.oauthbearer.token.endpoint.url") .Values.settings.kafka_oauth_callback -}}yes{{- end -}}
 {{- end -}}
 
 {{- define "sfd.url" -}}
