@@ -99,8 +99,19 @@ class ObjectStore:
             obstore.put(self._remote, key, data, use_multipart=in_parts, chunk_size=_PART_BYTES)
 
     def get(self, key: str) -> bytes:
-        with self._named("read", check_key(key)):
-            return bytes(obstore.get(self._remote, key).bytes())
+        try:
+            with self._named("read", check_key(key)):
+                return bytes(obstore.get(self._remote, key).bytes())
+        except StoreRefusedError:
+            if self._is_missing(key):
+                raise ObjectMissingError(f"there is no {key} in {self.url}") from None
+            raise
+
+    def _is_missing(self, key: str) -> bool:
+        """S3 says 403 for what is not there to whoever may list only below a prefix: the list knows better."""
+        with contextlib.suppress(StoreError):
+            return key not in self.list(key.rpartition("/")[0])
+        return False
 
     def list(self, prefix: str, *, start_after: str | None = None) -> list[str]:
         folder = check_prefix(prefix)

@@ -1,16 +1,22 @@
-"""An HTTP server on loopback that gives every request the same answer: what clouds say when they say no."""
+"""HTTP servers on loopback that answer as clouds do: every request the same, or each by what it asks."""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 
+Answer = tuple[int, str, Mapping[str, str]]
+"""Status, body, headers."""
 
-class OneAnswer:
-    def __init__(self, status: int, body: str = "", **headers: str) -> None:
+
+class Answers:
+    """`requests` has what was asked, as "METHOD /path?query"; `answer` is given the same."""
+
+    def __init__(self, answer: Callable[[str], Answer]) -> None:
         self.requests: list[str] = []
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(status, body.encode(), headers, self.requests))
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(answer, self.requests))
 
     def __enter__(self) -> Self:
         threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
@@ -25,13 +31,23 @@ class OneAnswer:
         return f"http://127.0.0.1:{self._server.server_address[1]}"
 
 
-def _handler(status: int, body: bytes, headers: dict[str, str], seen: list[str]) -> type[BaseHTTPRequestHandler]:
+class OneAnswer(Answers):
+    """To every request the same: what clouds say when they say no."""
+
+    def __init__(self, status: int, body: str = "", **headers: str) -> None:
+        super().__init__(lambda _: (status, body, headers))
+
+
+def _handler(answer_to: Callable[[str], Answer], seen: list[str]) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
         def answer(self) -> None:
             self.rfile.read(int(self.headers.get("content-length") or 0))
-            seen.append(f"{self.command} {self.path}")
+            asked = f"{self.command} {self.path}"
+            seen.append(asked)
+            status, text, headers = answer_to(asked)
+            body = text.encode()
             self.send_response(status)
             for name, value in headers.items():
                 self.send_header(name, value)

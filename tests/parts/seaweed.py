@@ -27,7 +27,7 @@ from obstore.exceptions import BaseError
 from obstore.store import S3Store
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 BUCKET = "checkpoints"
 ACCESS_KEY = "sfd-test-access"
@@ -68,9 +68,10 @@ class SeaweedServer:
     _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
     @classmethod
-    def start(cls, folder: Path) -> Self:
+    def start(cls, folder: Path, policies: Mapping[str, object] | None = None) -> Self:
+        """`policies` are AWS policies: for each there is somebody of that name, with `key_of` it, who has no other."""
         (folder / "data").mkdir(parents=True, exist_ok=True)
-        (folder / "s3.json").write_text(json.dumps(_identities()))
+        (folder / "s3.json").write_text(json.dumps(_identities(policies or {})))
         server = cls(folder, dict(zip(PORT_NAMES, free_ports(len(PORT_NAMES)), strict=True)))
         server.restart()
         return server
@@ -191,7 +192,12 @@ def _environment() -> dict[str, str]:
     return os.environ | {"GOMEMLIMIT": "256MiB", "GOMAXPROCS": "2"}
 
 
-def _identities() -> dict[str, list[dict[str, object]]]:
+def key_of(policy: str) -> str:
+    """The access key of whoever has that policy; the secret one is the same for all."""
+    return f"sfd-test-{policy}"
+
+
+def _identities(policies: Mapping[str, object]) -> dict[str, list[dict[str, object]]]:
     def identity(name: str, access: str, secret: str, actions: list[str]) -> dict[str, object]:
         return {"name": name, "credentials": [{"accessKey": access, "secretKey": secret}], "actions": actions}
 
@@ -199,7 +205,9 @@ def _identities() -> dict[str, list[dict[str, object]]]:
         "identities": [
             identity("admin", ACCESS_KEY, SECRET_KEY, ["Admin", "Read", "Write", "List", "Tagging"]),
             identity("reader", READ_ONLY_ACCESS_KEY, READ_ONLY_SECRET_KEY, ["Read", "List"]),
-        ]
+            *(identity(name, key_of(name), SECRET_KEY, []) | {"policyNames": [name]} for name in policies),
+        ],
+        "policies": [{"name": name, "content": json.dumps(policy)} for name, policy in policies.items()],
     }
 
 

@@ -28,7 +28,7 @@ AZURE_BATCH_NOT_FOUND = (
 SAS = "sv=2024-01-01&ss=b&srt=sco&sp=rwdlc&se=2099-01-01T00%3A00%3A00Z&sig=hush"
 
 
-def _open(kind: str, endpoint: str, **more: str) -> Store:
+def open_on(kind: str, endpoint: str, **more: str) -> Store:
     common = {"allow_http": "true", "max_retries": "0", "timeout_s": "5"}
     own = {
         "s3": {"endpoint": endpoint, "skip_signature": "true"},
@@ -58,7 +58,7 @@ def _xml(code: str) -> str:
 )
 def test_a_create_is_exists_unknown_or_refused(kind: str, status: int, code: str, error: type[StoreError]) -> None:
     with OneAnswer(status, _xml(code)) as server, pytest.raises(error):
-        _open(kind, server.endpoint).create_if_absent("a/1", b"x")
+        open_on(kind, server.endpoint).create_if_absent("a/1", b"x")
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -75,7 +75,7 @@ def test_a_create_is_exists_unknown_or_refused(kind: str, status: int, code: str
 )
 def test_every_verb_says_what_waiting_would_bring(kind: str, status: int, error: type[StoreError]) -> None:
     with OneAnswer(status, _xml("Whatever")) as server:
-        store = _open(kind, server.endpoint)
+        store = open_on(kind, server.endpoint)
         for call in (
             lambda: store.create_if_absent("a/1", b"x"),
             lambda: store.put("a/1", b"x"),
@@ -90,7 +90,7 @@ def test_every_verb_says_what_waiting_would_bring(kind: str, status: int, error:
 @pytest.mark.parametrize("kind", KINDS)
 def test_not_found_is_a_missing_object_to_a_read_and_a_missing_bucket_to_a_write(kind: str) -> None:
     with OneAnswer(404, _xml("BlobNotFound" if kind == "az" else "NoSuchKey")) as server:
-        store = _open(kind, server.endpoint)
+        store = open_on(kind, server.endpoint)
         with pytest.raises(ObjectMissingError):
             store.get("a/1")
         for call in (store.put, store.create_if_absent):
@@ -101,13 +101,13 @@ def test_not_found_is_a_missing_object_to_a_read_and_a_missing_bucket_to_a_write
 @pytest.mark.parametrize("kind", ["s3", "gs"])
 def test_deleting_what_is_not_there_is_done(kind: str) -> None:
     with OneAnswer(404, _xml("NoSuchKey")) as server:
-        _open(kind, server.endpoint).delete("a/1")
+        open_on(kind, server.endpoint).delete("a/1")
         assert [request.split()[0] for request in server.requests] == ["DELETE"]
 
 
 def test_deleting_what_is_not_there_is_done_on_azure_which_answers_in_a_batch() -> None:
     with OneAnswer(202, AZURE_BATCH_NOT_FOUND, **{"content-type": "multipart/mixed; boundary=b"}) as server:
-        _open("az", server.endpoint).delete("a/1")
+        open_on("az", server.endpoint).delete("a/1")
         assert "comp=batch" in server.requests[0]
 
 
@@ -116,7 +116,7 @@ def test_deleting_what_is_not_there_is_done_on_azure_which_answers_in_a_batch() 
 )
 def test_a_missing_bucket_is_refused_by_every_verb(kind: str, code: str) -> None:
     with OneAnswer(404, _xml(code)) as server:
-        store = _open(kind, server.endpoint)
+        store = open_on(kind, server.endpoint)
         for call in (
             lambda: store.create_if_absent("a/1", b"x"),
             lambda: store.put("a/1", b"x"),
@@ -133,13 +133,13 @@ def test_another_region_is_refused_in_words() -> None:
         OneAnswer(301, _xml("PermanentRedirect")) as server,
         pytest.raises(StoreRefusedError, match="region"),
     ):
-        _open("s3", server.endpoint).get("a/1")
+        open_on("s3", server.endpoint).get("a/1")
 
 
 @pytest.mark.parametrize("status", [403, 404, 500])
 def test_a_signature_in_the_requests_url_never_reaches_a_log(status: int) -> None:
     with OneAnswer(status, _xml("Whatever")) as server:
-        store = _open("az", server.endpoint, skip_signature="false", sas_key=SAS)
+        store = open_on("az", server.endpoint, skip_signature="false", sas_key=SAS)
         with pytest.raises(StoreError) as caught:
             store.get("a/1")
         assert "hush" in server.requests[0], "else this test could not fail"
@@ -149,7 +149,7 @@ def test_a_signature_in_the_requests_url_never_reaches_a_log(status: int) -> Non
 def test_no_query_of_a_request_reaches_a_log() -> None:
     with OneAnswer(500, _xml("Whatever")) as server:
         with pytest.raises(StoreError) as caught:
-            _open("s3", server.endpoint).list("a")
+            open_on("s3", server.endpoint).list("a")
         assert "list-type=2" in server.requests[0]
     assert "list-type=2" not in "".join(traceback.format_exception(caught.value))
 
@@ -157,13 +157,13 @@ def test_no_query_of_a_request_reaches_a_log() -> None:
 def test_s3_itself_is_asked_to_start_the_list_later() -> None:
     empty = "<ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult>"
     with OneAnswer(200, empty) as server:
-        assert _open("s3", server.endpoint).list("a", start_after="a/41") == []
+        assert open_on("s3", server.endpoint).list("a", start_after="a/41") == []
         assert "start-after=prefix%2Fa%2F41" in server.requests[0]
 
 
 def test_a_server_error_is_tried_again_within_the_limits() -> None:
     with OneAnswer(503, _xml("SlowDown")) as server:
-        store = _open("s3", server.endpoint, max_retries="2", retry_s="10")
+        store = open_on("s3", server.endpoint, max_retries="2", retry_s="10")
         with pytest.raises(StoreUnavailableError):
             store.get("a/1")
         assert len(server.requests) == 3
