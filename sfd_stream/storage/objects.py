@@ -99,8 +99,9 @@ class ObjectStore:
             obstore.put(self._remote, key, data, use_multipart=in_parts, chunk_size=_PART_BYTES)
 
     def get(self, key: str) -> bytes:
+        check_key(key)
         try:
-            with self._named("read", check_key(key)):
+            with self._named("read", key):
                 return bytes(obstore.get(self._remote, key).bytes())
         except StoreRefusedError:
             if self._is_missing(key):
