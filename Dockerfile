@@ -25,6 +25,10 @@ RUN /build/bin/pip wheel --no-deps --no-build-isolation --wheel-dir /wheels . \
     && /opt/sfd-stream/bin/python -m compileall -q --invalidation-mode unchecked-hash /opt/sfd-stream/lib
 
 FROM ${PYTHON_IMAGE}
+COPY --from=build /opt/sfd-stream /opt/sfd-stream
+# No file runs as another user than the one who starts it.
+RUN find / -xdev -type f -perm /6000 -exec chmod a-s {} +
+
 ARG VERSION=0.1.0
 ARG REVISION=unknown
 ARG CREATED=unknown
@@ -35,7 +39,6 @@ LABEL org.opencontainers.image.title="sfd-stream" \
       org.opencontainers.image.revision="${REVISION}" \
       org.opencontainers.image.created="${CREATED}"
 
-COPY --from=build /opt/sfd-stream /opt/sfd-stream
 # One thread for linear algebra before the library is loaded: it would size its pool by the host's cores otherwise.
 # worker.blas_threads may ask for more. In a container a port on the loopback would be of no use.
 ENV PATH=/opt/sfd-stream/bin:$PATH \

@@ -14,7 +14,7 @@ export OPENBLAS_NUM_THREADS ?= 1
 export MKL_NUM_THREADS ?= 1
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help setup demo test test-page lint types imports unit tools chart image test-image bench lock clean
+.PHONY: help setup demo test test-page lint types imports unit tools chart image test-image test-k8s bench lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -57,7 +57,7 @@ test-page: $(STAMP) ## the status page in a real browser
 	$(BIN)/pytest tests/page -m browser
 
 unit: $(STAMP) tools
-	$(BIN)/pytest -m "not browser and not image" -n 2 --dist loadgroup --cov --cov-report=term
+	$(BIN)/pytest -m "not browser and not image and not k8s" -n 2 --dist loadgroup --cov --cov-report=term
 
 chart: $(STAMP) ## renew what the chart copies, and its golden files
 	$(BIN)/python -m tests.deploy.chart
@@ -73,6 +73,9 @@ image: ## build the container image; IMAGE=name:tag names it
 
 test-image: $(STAMP) ## build the image on a real engine and run it against a real Kafka
 	$(BIN)/pytest -m image --timeout 1800 tests/image
+
+test-k8s: $(STAMP) ## install, upgrade, roll back on a real API server; builds it the first time, for minutes
+	$(BIN)/pytest -m k8s --timeout 3600 tests/k8s
 
 bench: $(STAMP) ## reprint every figure that the README quotes
 	$(BIN)/python -m benchmarks.sketch

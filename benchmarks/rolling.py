@@ -1,12 +1,12 @@
 """A rolling update under load, on a real Kafka: how long does a partition stand still, and what is replayed?
 
-    python -m benchmarks.rolling [--partitions 12] [--rate 2000] [--heartbeat-ms 3000] [--json FILE]
+    python -m benchmarks.rolling [--partitions 12] [--rate 2000] [--heartbeat-ms 3000 500] [--json FILE] [--paste]
 
 Three worker processes share a topic that is written at a steady rate. One by one, a new worker is started and, when it
 reads, an old one gets SIGTERM (maxSurge 1, maxUnavailable 0, as in the chart). Each worker notes when a partition's
 offset moved. A pause is the time from the last move by one owner to the first by the next; what the load itself leaves
 between two moves is measured before the update and shown beside it. Rows replayed are the rows that all workers took
-less the rows in the checkpoints.
+less the rows in the checkpoints. --paste writes the table into docs/deploying.md.
 """
 
 from __future__ import annotations
@@ -27,6 +27,9 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.tables import Table, paste
+
+PAGE = Path(__file__).parents[1] / "docs" / "deploying.md"
 WORKERS, D, ELL, Z = 3, 1_000, 50, 100
 STEADY_S = 10.0
 LIMIT_S = 120.0
@@ -175,6 +178,7 @@ def measure(partitions: int, rate: int, heartbeat_ms: int) -> dict[str, Any]:
     from sfd_stream.service.summary import summarise
     from tests.parts.kafka import start_broker
 
+    load_before = os.getloadavg()[0]
     with start_broker(private=True) as broker, tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         topic = broker.create_topic(partitions=partitions)
@@ -211,6 +215,7 @@ def measure(partitions: int, rate: int, heartbeat_ms: int) -> dict[str, Any]:
             "steady_gap_p50_s": round(float(np.percentile(steady, 50)), 3),
             "steady_gap_p99_s": round(float(np.percentile(steady, 99)), 3),
             "cores": os.cpu_count(),
+            "load_before": round(load_before, 1),
         }
 
 
@@ -218,20 +223,46 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--partitions", type=int, default=12)
     parser.add_argument("--rate", type=int, default=2_000)
-    parser.add_argument("--heartbeat-ms", type=int, default=3_000, help="how soon members hear of a rebalance")
+    parser.add_argument(
+        "--heartbeat-ms", type=int, nargs="+", default=[3_000, 500], help="how soon members hear of a rebalance"
+    )
+    parser.add_argument("--paste", action="store_true", help="write the table into docs/deploying.md")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--child", nargs=2, type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.child:
         child(*given.child)
         return
-    found = measure(given.partitions, given.rate, given.heartbeat_ms)
+    runs = [measure(given.partitions, given.rate, heartbeat_ms) for heartbeat_ms in given.heartbeat_ms]
     if given.json:
-        given.json.write_text(json.dumps(found, indent=2) + "\n")
-    for name, value in found.items():
-        print(f"{name:18} {value}")
-    if found["rows_durable"] != found["rows_sent"]:
-        raise SystemExit(f"{found['rows_sent']} rows were sent, {found['rows_durable']} counted")
+        given.json.write_text(json.dumps(runs, indent=2) + "\n")
+    for found in runs:
+        print("\n".join(f"{name:18} {value}" for name, value in found.items()), end="\n\n")
+        if found["rows_durable"] != found["rows_sent"]:
+            raise SystemExit(f"{found['rows_sent']} rows were sent, {found['rows_durable']} counted")
+    if given.paste:
+        paste(PAGE, [table(runs)])
+
+
+def table(runs: list[dict[str, Any]]) -> Table:
+    columns = [
+        "`heartbeat.interval.ms`", "handovers", "pause p50", "pause p99", "without handover p50 / p99", "rows replayed",
+        "rows/s, partitions", "load average before, cores",
+    ]  # fmt: skip
+    rows = [
+        [
+            f"{run['heartbeat_ms']:,}",
+            str(run["handovers"]),
+            f"{run['pause_p50_s']:.2f} s",
+            f"{run['pause_p99_s']:.2f} s",
+            f"{run['steady_gap_p50_s']:.2f} s / {run['steady_gap_p99_s']:.2f} s",
+            f"{run['rows_replayed']:,} of {run['rows_durable']:,}",
+            f"{run['rows_per_s']:,}, {run['partitions']}",
+            f"{run['load_before']:.1f}, {run['cores']}",
+        ]
+        for run in runs
+    ]
+    return Table("rolling", "A rolling update", columns, rows)
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from typing import Any
 import yaml
 
 from sfd_stream.config.show import schema
+from tests.deploy.values_table import readme
 
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "helm" / "sfd-stream"
@@ -94,7 +95,14 @@ def _without(node: Any, names: set[str]) -> Any:
     return [_without(item, names) for item in node] if isinstance(node, list) else node
 
 
+def fresh_readme() -> str:
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    smallest = (CHART / "ci" / "smallest-values.yaml").read_text()
+    return readme(chart, smallest, (CHART / "values.yaml").read_text())
+
+
 def refresh() -> None:
+    (CHART / "README.md").write_text(fresh_readme())
     (CHART / "values.schema.json").write_text(json.dumps(fresh_schema(), indent=2) + "\n")
     for copy, original in COPIES.items():
         copy.write_bytes(original.read_bytes())

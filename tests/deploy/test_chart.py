@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,10 @@ import pytest
 import yaml
 
 from sfd_stream.config import load
-from tests.deploy.chart import CHART, COPIES, GOLDEN, fresh_schema, helm, render, values_file
+from sfd_stream.config.model import CheckpointSettings, HttpSettings
+from sfd_stream.service.merger import FLUSH_S as MERGE_FLUSH_S
+from sfd_stream.service.worker import FLUSH_S, LEAVE_S
+from tests.deploy.chart import CHART, COPIES, GOLDEN, ROOT, fresh_readme, fresh_schema, helm, render, values_file
 
 NAMES = ("smallest", "everything")
 
@@ -118,6 +122,30 @@ def test_every_pod_is_locked_down(values: dict[str, Any]) -> None:
 def test_the_grace_is_above_the_revoke_budget(values: dict[str, Any]) -> None:
     budget = values["settings"]["checkpoint"].get("revoke_budget_s", 10)
     assert all(pod["terminationGracePeriodSeconds"] >= budget + 10 for pod in pods(values))
+
+
+def test_what_is_not_given_is_as_the_program_has_it() -> None:
+    """The chart and the image reckon with the program's own defaults; the grace has room for leaving besides."""
+    revoke_s, port = (
+        model.model_fields[name].default
+        for model, name in ((CheckpointSettings, "revoke_budget_s"), (HttpSettings, "port"))
+    )
+    pod = render(with_values()).one("Deployment")["spec"]["template"]["spec"]
+    assert pod["terminationGracePeriodSeconds"] == revoke_s + 20 > revoke_s + LEAVE_S + FLUSH_S + 10
+    assert pod["containers"][0]["ports"][0]["containerPort"] == port
+    dockerfile = (ROOT / "Dockerfile").read_text()
+    assert f"EXPOSE {port}\n" in dockerfile
+    assert f"USER {pod['securityContext']['runAsUser']}:{pod['securityContext']['runAsGroup']}\n" in dockerfile
+
+
+def test_a_probe_waits_longer_than_anything_that_a_loop_may_wait_for() -> None:
+    stuck_s = HttpSettings.model_fields["stuck_after_s"].default
+    assert stuck_s > MERGE_FLUSH_S
+    for kind, ending in (("StatefulSet", "-stream"), ("Deployment", "-merge")):
+        found = render(values_file("everything")).one(kind, ending)
+        probe = found["spec"]["template"]["spec"]["containers"][0]["livenessProbe"]
+        assert probe["timeoutSeconds"] >= 5
+        assert probe["periodSeconds"] * probe["failureThreshold"] >= 30
 
 
 @matrix
@@ -299,6 +327,14 @@ def test_the_notes_say_what_to_look_at_next(tmp_path: Path) -> None:
 def test_the_schema_of_values_holds_the_programs_own() -> None:
     written = json.loads((CHART / "values.schema.json").read_text())
     assert written == fresh_schema(), "stale: make chart"
+
+
+def test_the_readme_is_made_of_the_values() -> None:
+    written = (CHART / "README.md").read_text()
+    assert written == fresh_readme(), "stale: make chart"
+    told = {line.split("`")[1].partition(".")[0] for line in written.splitlines() if line.startswith("| `")}
+    assert told == set(yaml.safe_load((CHART / "values.yaml").read_text()))
+    assert not re.findall(r"^\| `.*\|  \|$", written, re.MULTILINE), "a value without a word about it"
 
 
 def test_every_value_is_in_the_schema_and_every_part_is_closed() -> None:

@@ -36,6 +36,19 @@ def test_the_first_part_is_what_the_program_needs() -> None:
     assert names("run") - foreign == needed("sfd-stream", set())
 
 
+def test_the_page_of_what_is_in_the_image_has_these_packages() -> None:
+    page = (ROOT / "docs" / "image.md").read_text()
+    shown = {
+        (re.sub(r"[-_.]+", "-", name), version)
+        for name, version in re.findall(r"^\| ([a-z0-9._-]+) \| ([^ |]+) \| .* \| [\d,]+ \|$", page, re.MULTILINE)
+    }
+    body = LOCK.partition("# == run:")[2].partition("# == ")[0]
+    locked = {pair for pair in re.findall(r"^([a-z0-9-]+)==(\S+)", body, re.MULTILINE) if pair[0] != "colorama"}
+    others = {pair for pair in shown if pair[0] != "sfd-stream"}
+    assert others <= locked, "stale: python -m tests.image.contents"
+    assert {name for name, _ in others} == {name for name, _ in locked}  # some have a version for each Python
+
+
 def test_the_parts_are_apart_and_hold_what_builds() -> None:
     assert "hatchling" in names("build")
     assert not names("run") & names("build")

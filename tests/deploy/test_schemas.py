@@ -5,11 +5,8 @@ An unknown kind is a failure, not a warning.
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
-import subprocess
-from pathlib import Path
 from typing import Any
 
 import jsonschema
@@ -18,22 +15,11 @@ import pytest
 import yaml
 
 from tests.deploy.chart import CHART, render
+from tests.deploy.definitions import CUSTOM, fetch_definitions
 from tests.deploy.test_chart import MATRIX, matrix, with_values
 
 OLDEST, NEWEST = "1.25.0", "1.37.0"
-CUSTOM = {"PodMonitor", "ServiceMonitor", "PrometheusRule", "ScaledObject"}
-MODULES = {
-    "github.com/prometheus-operator/prometheus-operator@v0.85.0": "example/prometheus-operator-crd",
-    "github.com/kedacore/keda/v2@v2.21.0": "config/crd/bases",
-}
 _MISSING = "no Go to fetch custom resource definitions: install Go"
-
-
-class _Loader(yaml.SafeLoader):
-    """YAML 1.1 gives a lone = a meaning that nobody uses; in a list of operators it is a text."""
-
-
-_Loader.add_constructor("tag:yaml.org,2002:value", yaml.SafeLoader.construct_yaml_str)
 
 
 def judge(manifest: dict[str, Any], version: str) -> None:
@@ -69,27 +55,7 @@ def definitions() -> dict[str, dict[str, Any]]:
         if os.environ.get("CI", "").lower() == "true":
             pytest.fail(_MISSING, pytrace=False)
         pytest.skip(_MISSING)
-    command = ["go", "mod", "download", "-json", *MODULES]
-    answer = subprocess.run(command, capture_output=True, text=True, check=False, cwd="/", timeout=300)
-    assert answer.returncode == 0, answer.stderr + answer.stdout
-    folders = {f"{m['Path']}@{m['Version']}": m["Dir"] for m in _json_values(answer.stdout)}
-    found = {}
-    for module, below in MODULES.items():
-        for file in (
-            file for kind in CUSTOM for file in (Path(folders[module]) / below).glob(f"*_{kind.lower()}s.yaml")
-        ):
-            for definition in yaml.load_all(file.read_text(), _Loader):
-                if definition:
-                    found.update({definition["spec"]["names"]["kind"]: definition})
-    return found
-
-
-def _json_values(text: str) -> list[dict[str, Any]]:
-    decoder, at, found = json.JSONDecoder(), 0, []
-    while text[at:].strip():
-        value, at = decoder.raw_decode(text, at + len(text[at:]) - len(text[at:].lstrip()))
-        found.append(value)
-    return found
+    return fetch_definitions()
 
 
 def closed(schema: Any) -> Any:

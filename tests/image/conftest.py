@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.image.containers import IMAGE, ROOT
-from tests.parts.engine import PYTHON_BASE, Engine, NoEngineError, start_engine
+from tests.image.making import make_image
+from tests.parts.engine import Engine, NoEngineError, start_engine
 from tests.parts.kafka import LocalBroker, kafka_home
 
 _REASON = "no Docker engine"
@@ -37,15 +36,7 @@ def engine() -> Iterator[Engine]:
 
 @pytest.fixture(scope="session")
 def image(engine: Engine) -> str:
-    """What `make image` builds; on an engine of our own, on a base of our own."""
-    if engine.ours:
-        engine.make_base(PYTHON_BASE, ("python3", "python3-venv", "python3-pip"))
-    command = ["make", "--no-print-directory", "image", f"IMAGE={IMAGE}", "DOCKER=" + engine.client]
-    built = subprocess.run(
-        command, cwd=ROOT, env=engine.environment, capture_output=True, text=True, check=False, timeout=1_800
-    )
-    assert built.returncode == 0, (built.stdout + built.stderr)[-3_000:]
-    return IMAGE
+    return make_image(engine)
 
 
 @pytest.fixture(scope="session")

@@ -16,7 +16,8 @@ from sfd_stream.cli.wiring import shape_of, store_of
 from sfd_stream.config import load
 from sfd_stream.service.summary import PartitionSummary, summarise
 from sfd_stream.wire.row_encode import encode_rows
-from tests.image.containers import Container
+from tests.deploy.chart import render, values_file
+from tests.image.containers import LOCKED_DOWN, Container
 from tests.parts.engine import Engine
 from tests.parts.kafka import LocalBroker, free_ports
 
@@ -114,9 +115,17 @@ def test_it_says_itself_whether_it_is_well(engine: Engine, image: str, broker: L
         ask = ("exec", worker.name, "sfd-stream", "health")
         worker.wait_for(lambda: engine.ask(*ask, "--ready").returncode == 0, "it to be ready")
         assert engine.ask(*ask).returncode == 0
+        assert self_test(engine, image, environment), "what helm test asks, by a name"
         nobody = engine.ask(*ask, "--set", f"http.port={free_ports(1)[0]}")
         assert (nobody.returncode, "does not answer" in nobody.stdout) == (1, True)
         assert worker.stop()["ExitCode"] == 0
+
+
+def self_test(engine: Engine, image: str, environment: Mapping[str, str]) -> str:
+    """The chart's own command, in a container of its own; here the worker's name is localhost."""
+    asks = render(values_file("smallest")).one("Pod", "-test-worker")["spec"]["containers"][0]["args"]
+    asks[-1] = "http.host=localhost"
+    return engine.run("run", "--rm", *LOCKED_DOWN, "--network", "host", *env_flags(environment), image, *asks)
 
 
 def test_told_to_stop_while_it_starts_it_goes_at_once(engine: Engine, image: str, folder: Path) -> None:
