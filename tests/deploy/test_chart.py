@@ -259,6 +259,13 @@ def test_a_worker_that_is_down_anyway_does_not_hold_up_a_drain() -> None:
     assert "unhealthyPodEvictionPolicy" not in old
 
 
+def test_only_who_needs_checkpoints_waits_for_the_claim() -> None:
+    answer = render(with_values(**ON_DISK, replicas=1, partitions=4, **{"topics/create": True}))
+    assert answer.out.count("claimName:") == 1
+    names = [volume["name"] for volume in answer.one("Deployment")["spec"]["template"]["spec"]["volumes"]]
+    assert "checkpoints" in names
+
+
 def test_the_claim_outlives_the_release() -> None:
     claim = render(with_values(**ON_DISK, replicas=1)).one("PersistentVolumeClaim")
     assert claim["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"

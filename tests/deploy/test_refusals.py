@@ -41,6 +41,16 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
         {"merge/enabled": True, "settings/merge": {"topic": "world"}},
         "merge.enabled needs settings.snapshot.topic, or settings.merge.topics",
     ),
+    (
+        {
+            **ON_DISK,
+            "replicas": 1,
+            "merge/enabled": True,
+            "settings/merge": {"topic": "world"},
+            "settings/snapshot": {"topic": "s"},
+        },
+        "merge.enabled with settings.checkpoint.url file:// needs persistence.accessMode ReadWriteMany",
+    ),
     ({"podMonitor/enabled": True, "serviceMonitor/enabled": True}, "would scrape each pod twice"),
     # values.schema.json, whose words are helm's
     ({"settings/sketch/elll": 5}, "settings.sketch: Additional property elll is not allowed"),

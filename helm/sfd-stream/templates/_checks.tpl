@@ -33,6 +33,9 @@
 {{- fail "merge.enabled needs settings.snapshot.topic, or settings.merge.topics: merge reads what workers publish there" -}}
 {{- end -}}
 {{- end -}}
+{{- if and .Values.merge.enabled (include "sfd.onDisk" .) (ne .Values.persistence.accessMode "ReadWriteMany") -}}
+{{- fail (printf "merge.enabled with settings.checkpoint.url file:// needs persistence.accessMode ReadWriteMany, not %s: large snapshots are read from the checkpoint store, and the claim is held by the worker's node" .Values.persistence.accessMode) -}}
+{{- end -}}
 {{- if and .Values.podMonitor.enabled .Values.serviceMonitor.enabled -}}
 {{- fail "podMonitor and serviceMonitor would scrape each pod twice: enable one of them" -}}
 {{- end -}}

@@ -1,6 +1,8 @@
 {{/* A pod of ours: dict "root" . "component" "worker|merge|topics" "args" (list ...) "resources" {...} "serves" bool "restart" "" */}}
 {{- define "sfd.pod" -}}
 {{- $root := .root -}}
+{{- /* Whoever needs no checkpoints must not wait for a claim that another node holds. */}}
+{{- $onDisk := and (include "sfd.onDisk" $root) (has .component (list "worker" "merge")) -}}
 metadata:
   annotations:
     checksum/settings: {{ include "sfd.settings" $root | sha256sum }}
@@ -83,7 +85,7 @@ spec:
           readOnly: true
         - name: tmp
           mountPath: /tmp
-        {{- if include "sfd.onDisk" $root }}
+        {{- if $onDisk }}
         - name: checkpoints
           mountPath: {{ $root.Values.persistence.mountPath }}
         {{- end }}
@@ -96,7 +98,7 @@ spec:
         name: {{ include "sfd.fullname" $root }}
     - name: tmp
       emptyDir: {sizeLimit: 64Mi}
-    {{- if include "sfd.onDisk" $root }}
+    {{- if $onDisk }}
     - name: checkpoints
       persistentVolumeClaim:
         claimName: {{ include "sfd.claim" $root }}
