@@ -19,6 +19,7 @@ from tests.parts.cluster import Cluster
 pytestmark = pytest.mark.k8s
 
 NAME = "sketch-sfd-stream"
+PATIENCE = "240s"
 CHANGED = {"settings/sketch/ell": 77}
 
 
@@ -66,7 +67,7 @@ def test_a_wrong_field_would_be_refused(cluster: Cluster, namespace: str) -> Non
 
 
 def test_installed_upgraded_rolled_back_uninstalled(cluster: Cluster, namespace: str) -> None:
-    chart = ("sketch", str(CHART), "-n", namespace, "--wait", "--timeout", "120s")
+    chart = ("sketch", str(CHART), "-n", namespace, "--wait", "--timeout", PATIENCE)
     cluster.helm("install", *chart, values=with_values())
     cluster.wait_for(lambda: available(cluster, namespace) == (2, 2), "2 available workers")
     first, settings = checksum(cluster, namespace), settings_in(cluster, namespace)
@@ -76,13 +77,13 @@ def test_installed_upgraded_rolled_back_uninstalled(cluster: Cluster, namespace:
     assert settings_in(cluster, namespace)["sketch"]["ell"] == 77
     assert checksum(cluster, namespace) != first, "other settings are other pods"
 
-    cluster.helm("rollback", "sketch", "1", "-n", namespace, "--wait", "--timeout", "120s")
+    cluster.helm("rollback", "sketch", "1", "-n", namespace, "--wait", "--timeout", PATIENCE)
     cluster.wait_for(lambda: available(cluster, namespace) == (2, 2), "2 available workers")
     assert (checksum(cluster, namespace), settings_in(cluster, namespace)) == (first, settings)
     history = json.loads(cluster.helm("history", "sketch", "-n", namespace, "-o", "json"))
     assert [one["status"] for one in history] == ["superseded", "superseded", "deployed"]
 
-    cluster.helm("uninstall", "sketch", "-n", namespace, "--wait", "--timeout", "120s")
+    cluster.helm("uninstall", "sketch", "-n", namespace, "--wait", "--timeout", PATIENCE)
     kinds = "deployments,services,configmaps,poddisruptionbudgets,networkpolicies,serviceaccounts"
     left = {f"{one['kind']}/{one['metadata']['name']}" for one in cluster.get(kinds, "-n", namespace)["items"]}
     assert left == {"ConfigMap/kube-root-ca.crt", "ServiceAccount/default"}
@@ -90,7 +91,7 @@ def test_installed_upgraded_rolled_back_uninstalled(cluster: Cluster, namespace:
 
 def test_all_that_can_be_switched_on_becomes_ready(cluster: Cluster, namespace: str) -> None:
     values = with_values("everything", **{"keda/minReplicas": 1})
-    chart = ("sketch", str(CHART), "-n", namespace, "--wait", "--wait-for-jobs", "--timeout", "120s")
+    chart = ("sketch", str(CHART), "-n", namespace, "--wait", "--wait-for-jobs", "--timeout", PATIENCE)
     cluster.helm("install", *chart, values=values)
     assert cluster.get("statefulset", NAME, "-n", namespace)["status"]["readyReplicas"] == 1
     assert cluster.get("deployment", f"{NAME}-merge", "-n", namespace)["status"]["readyReplicas"] == 1
@@ -103,8 +104,8 @@ def test_all_that_can_be_switched_on_becomes_ready(cluster: Cluster, namespace: 
 def test_helm_test_runs_every_pod_of_its_own(cluster: Cluster, namespace: str) -> None:
     """Here they end well whatever they ask: nothing runs in them. That they can start and end is what is shown."""
     values = with_values("everything", **{"keda/minReplicas": 1})
-    cluster.helm("install", "sketch", str(CHART), "-n", namespace, "--wait", "--timeout", "120s", values=values)
-    said = cluster.helm("test", "sketch", "-n", namespace, "--timeout", "120s")
+    cluster.helm("install", "sketch", str(CHART), "-n", namespace, "--wait", "--timeout", PATIENCE, values=values)
+    said = cluster.helm("test", "sketch", "-n", namespace, "--timeout", PATIENCE)
     assert [word for word in ("settings", "worker", "merge") if f"{NAME}-test-{word}" in said] == [
         "settings", "worker", "merge",
     ]  # fmt: skip
@@ -113,13 +114,15 @@ def test_helm_test_runs_every_pod_of_its_own(cluster: Cluster, namespace: str) -
 
 def test_workers_are_spread_over_zones(cluster: Cluster, namespace: str) -> None:
     values = with_values(replicas=3)
-    cluster.helm("install", "sketch", str(CHART), "-n", namespace, "--wait", "--timeout", "120s", values=values)
+    cluster.helm("install", "sketch", str(CHART), "-n", namespace, "--wait", "--timeout", PATIENCE, values=values)
     assert len({pod["spec"]["nodeName"] for pod in workers(cluster, namespace)}) == 3
 
 
 def test_the_budget_refuses_to_take_a_second_worker_away(cluster: Cluster, namespace: str) -> None:
     """No node takes new pods meanwhile, so the first one that is evicted stays away."""
-    cluster.helm("install", "sketch", str(CHART), "-n", namespace, "--wait", "--timeout", "120s", values=with_values())
+    cluster.helm(
+        "install", "sketch", str(CHART), "-n", namespace, "--wait", "--timeout", PATIENCE, values=with_values()
+    )
     first, second = (pod["metadata"]["name"] for pod in workers(cluster, namespace))
     cluster.wait_for(lambda: allowed(cluster, namespace) == 1, "the budget to be counted")
     nodes = [node["metadata"]["name"] for node in cluster.get("nodes")["items"]]
@@ -151,6 +154,6 @@ def allowed(cluster: Cluster, namespace: str) -> int:
 
 def test_a_claim_outlives_its_release(cluster: Cluster, namespace: str) -> None:
     cluster.helm("install", "sketch", str(CHART), "-n", namespace, values=with_values(**ON_DISK, replicas=1))
-    cluster.helm("uninstall", "sketch", "-n", namespace, "--wait", "--timeout", "120s")
+    cluster.helm("uninstall", "sketch", "-n", namespace, "--wait", "--timeout", PATIENCE)
     assert [claim["metadata"]["name"] for claim in cluster.get("pvc", "-n", namespace)["items"]] == [NAME]
     cluster.helm("install", "sketch", str(CHART), "-n", namespace, values=with_values(**ON_DISK, replicas=1))
