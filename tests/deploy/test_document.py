@@ -50,3 +50,20 @@ def test_the_policies_are_whole_and_narrowed_to_the_prefix(store: str) -> None:
 def test_every_file_that_it_points_to_is_there() -> None:
     for target in re.findall(r"\]\(([^)#:]+)\)", PAGE):
         assert (ROOT / "docs" / target).exists(), target
+
+
+def test_the_run_on_a_real_api_server_that_is_shown_was_a_good_one() -> None:
+    """Written by `python -m tests.k8s.record`."""
+    shown = re.search(r"<!-- capture k8s -->\n```console\n(.*?)\n```\n<!-- end -->", PAGE, re.DOTALL)
+    assert shown, "no run: python -m tests.k8s.record"
+    assert re.search(r"^(\d+) of \1 passed in \d+ s$", shown[1], re.MULTILINE)
+    for words in ("dry run", "installed upgraded rolled back uninstalled", "the budget refuses"):
+        assert words in shown[1]
+
+
+def test_the_rolling_update_that_is_shown_replayed_nothing() -> None:
+    """Written by `python -m benchmarks.rolling --paste`."""
+    table = PAGE.partition("<!-- bench:rolling -->")[2].partition("<!-- /bench:rolling -->")[0]
+    runs = re.findall(r"^\| [\d,]+ \|.*$", table, re.MULTILINE)
+    assert runs, "no table: python -m benchmarks.rolling --paste"
+    assert all(re.search(r"\| 0 of [\d,]+ \|", run) for run in runs)
