@@ -109,9 +109,17 @@ class Cluster:
         self._spawn(
             "kube-controller-manager", *access, *alone, "--use-service-account-credentials=false",
             "--service-account-private-key-file", "accounts.key",
+            "--node-monitor-grace-period=10m",  # a busy machine must not make nodes look dead
         )  # fmt: skip
         self._spawn("kube-scheduler", *access, *alone)
-        self._spawn("kwok", *access, "--manage-all-nodes=true", "--config", str(self.programs / STAGES))
+        self._spawn(
+            "kwok",
+            *access,
+            "--manage-all-nodes=true",
+            "--node-lease-duration-seconds=40",
+            "--config",
+            str(self.programs / STAGES),
+        )
         for number in range(NODES):
             self.kubectl("apply", "-f", "-", given=json.dumps(_node(number)))
         self.kubectl("wait", "--for=condition=Ready", "nodes", "--all", f"--timeout={READY_WITHIN_S:.0f}s")
