@@ -19,6 +19,9 @@ OVERSAMPLING = 6
 GAUSSIANS = 2
 """Start columns that are not made of rows: they find a burst in columns that the groups' sums cancel."""
 
+WELL_APART = 0.01
+"""A column at least this far (as a share of its length) from the span of those before it is not nearly dependent."""
+
 DEPENDENT = 1e-10
 """Start columns whose scaled Gram eigenvalue is below this add nothing but rounding."""
 
@@ -91,9 +94,20 @@ def whitening(G: Float) -> Float:
     diagonal = np.sqrt(np.maximum(np.diag(G), 0.0))
     alive = diagonal > 0
     scaling = np.where(alive, 1 / np.where(alive, diagonal, 1.0), 0.0)
-    gamma, U = scipy.linalg.eigh(scaling[:, None] * G * scaling, check_finite=False, driver="evd")
+    scaled = scaling[:, None] * G * scaling
+    if (T := _triangular_whitening(scaled)) is not None:
+        return scaling[:, None] * T
+    gamma, U = scipy.linalg.eigh(scaled, check_finite=False, driver="evd")
     keep = gamma > DEPENDENT * max(float(gamma[-1]), 0.0)
     return np.asarray(scaling[:, None] * U[:, keep] / np.sqrt(gamma[keep]))
+
+
+def _triangular_whitening(G: Float) -> Float | None:
+    """R^-1 for G = R'R: an eighth of an eigenproblem's time. None where columns are anywhere near dependent."""
+    R, fault = scipy.linalg.lapack.dpotrf(G)
+    if fault or np.diag(R).min() < WELL_APART:
+        return None
+    return np.asarray(np.triu(scipy.linalg.lapack.dtrtri(R)[0]))
 
 
 def exact_ritz(stack: Stack, ell: int) -> Ritz:

@@ -112,17 +112,22 @@ class Stack:
     """M = [B; A'] / scale, with scale a power of two: 1, but for extreme magnitudes."""
 
     def __init__(self, B: Float, block: RowBlock) -> None:
-        top = max(peak(B), peak(block.values))
-        self.scale = 1.0 if 1 / SAFE < top < SAFE else power_of_two_above(top)
+        self.squared_frobenius = squared_frobenius(B) + squared_frobenius(block.values)
+        self.scale = 1.0
+        if not SAFE**-2 * (B.size + block.nnz) < self.squared_frobenius < SAFE**2:
+            self.scale = power_of_two_above(max(peak(B), peak(block.values)))
         plain = self.scale == 1.0
         self.B = B if plain else B / self.scale
         self.d = block.d
         self.block = block
         values = block.values if plain else block.values / self.scale
+        if not plain:
+            self.squared_frobenius = squared_frobenius(self.B) + squared_frobenius(values)
         self.A = trusted_csr((values, block.indices, block.indptr.astype(np.int32)), (block.rows, block.d))
         self.split = Split.of(self.A)
         self._coldT = self.split.cold.T
-        self.squared_frobenius = squared_frobenius(self.B) + squared_frobenius(self.A.data)
+        step = max(TILE_ENTRIES // max(len(self.split.hot), 1), 1)
+        self._hot_tiles = [(low, low + step) for low in range(0, block.rows, step)]
 
     @property
     def rows(self) -> int:
@@ -132,6 +137,7 @@ class Stack:
         """One pass over the rows: G = Y'Y and W = M'Y for a Y that is MX up to single precision.
 
         The rounding of Y does not matter: whatever Y is, G and W belong to that very Y in double precision.
+        (X'W costs less where rows are short, but is not Y'Y: a start column that M takes to near zero would ruin it.)
         """
         Y = self.B @ X
         G, W = Y.T @ Y, self.B.T @ Y
@@ -143,16 +149,19 @@ class Stack:
         W[self.split.hot] += W_hot
         return G, W
 
-    def gram_times(self, x: Float) -> Float:
-        """M'(Mx) for one vector."""
-        H, hot, out = self.split.H, self.split.hot, self.B.T @ (self.B @ x)
-        if len(hot) == self.d:
-            return np.asarray(out + (H @ x) @ H)
-        y = self.split.cold @ x
-        if len(hot):
-            y += H @ x[hot]
-            out[hot] += y @ H
-        return np.asarray(out + self._coldT @ y)
+    def gram_times(self, X: Float) -> Float:
+        """M'(MX) for a few columns, all in double precision."""
+        split, W = self.split, self.B.T @ (self.B @ X)
+        if not len(split.hot):
+            return np.asarray(W + self._coldT @ (split.cold @ X))
+        X_hot = X[split.hot]
+        Y = split.cold @ X if split.cold.nnz else np.zeros((len(split.H), X.shape[1]))
+        W_hot = np.zeros_like(X_hot)
+        for low, high in self._hot_tiles:  # in the cache for the second product
+            Y[low:high] += split.H[low:high] @ X_hot
+            W_hot += split.H[low:high].T @ Y[low:high]
+        W[split.hot] += W_hot
+        return np.asarray(W + self._coldT @ Y if split.cold.nnz else W)
 
     def dense_tiles(self) -> Iterator[Float]:
         """A' as dense runs of rows."""
