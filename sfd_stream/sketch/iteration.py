@@ -10,7 +10,7 @@ import numpy as np
 import scipy.linalg
 
 from sfd_stream.sketch.rows import Float
-from sfd_stream.sketch.stack import Stack, trusted_csr
+from sfd_stream.sketch.stack import TILE_ENTRIES, Stack, rows_of, runs_of, trusted_csr
 
 POWER_CONSTANT = 0.25
 """What stands before log(n/eps)/eps in the paper's q = Theta(log(n/eps)/eps). VerifySpectral catches a q too small."""
@@ -162,11 +162,15 @@ def _aside(X: Float, known: int) -> Float:
 
 def group_sums(stack: Stack, groups: int, rng: np.random.Generator) -> Float:
     """Signed sums of contiguous groups of the buffered rows (groups x d): an addition for each non-zero."""
-    rows = stack.block.rows
-    signs = rng.integers(0, 2, rows) * 2.0 - 1.0
-    signed = np.repeat(signs, np.diff(stack.A.indptr))
-    signed *= stack.A.data
-    bounds = stack.A.indptr[np.linspace(0, rows, groups + 1).astype(np.int64)]
-    matrix = trusted_csr((signed, stack.A.indices, bounds), (groups, stack.d))
-    matrix.has_canonical_format = False
-    return np.asarray(matrix.toarray())
+    A, sums = stack.A, np.empty((groups, stack.d))
+    bounds = np.linspace(0, stack.block.rows, groups + 1).astype(np.int64)
+    signs = rng.integers(0, 2, stack.block.rows) * 2.0 - 1.0
+    for start, stop in runs_of(A.indptr[bounds], TILE_ENTRIES):
+        run = rows_of(A, bounds[start], bounds[stop])
+        signed = np.repeat(signs[bounds[start] : bounds[stop]], np.diff(run.indptr))
+        signed *= run.data
+        edges = run.indptr[bounds[start : stop + 1] - bounds[start]]
+        matrix = trusted_csr((signed, run.indices, edges), (stop - start, stack.d))
+        matrix.has_canonical_format = False
+        matrix.toarray(out=sums[start:stop])
+    return sums

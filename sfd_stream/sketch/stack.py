@@ -16,7 +16,7 @@ import scipy.sparse as sp
 
 from sfd_stream.sketch.rows import Float, Int, RowBlock
 
-TILE_ENTRIES, TILE_ROWS = 1 << 17, 1 << 12
+TILE_ENTRIES, TILE_ROWS = 1 << 17, 1 << 11
 """A tile is about what fits into the second-level cache beside the block it is multiplied with."""
 
 SAFE = 2.0**60
@@ -64,36 +64,41 @@ class Split:
         hot = np.flatnonzero(counts > HOT * rows)
         if len(hot) < HOT_COLUMNS_MIN or counts[hot].sum() < HOT_SHARE_MIN * A.nnz:
             return cls(hot[:0], np.empty((rows, 0)), A)
+        return cls._apart(A, hot)
+
+    @classmethod
+    def _apart(cls, A: Any, hot: Int) -> Split:
+        """The columns taken apart, run by run: what is needed on the way stays in the cache."""
+        rows, d = A.shape
         place = np.full(d, len(hot), np.int32)
         place[hot] = np.arange(len(hot))
-        places = np.take(place, A.indices)
-        # All cold entries land in one more column, which is cut off.
-        H = trusted_csr((A.data, places, A.indptr), (rows, len(hot) + 1)).toarray()[:, :-1]
-        rest = np.flatnonzero(places == len(hot))
-        indptr = np.searchsorted(rest, A.indptr).astype(np.int32)
-        return cls(hot, H, trusted_csr((A.data[rest], A.indices[rest], indptr), A.shape))
+        H = np.empty((rows, len(hot) + 1))  # all cold entries land in one more column, which is cut off
+        data, indices, counts = [], [], []
+        for start, stop in runs_of(A.indptr, TILE_ENTRIES):
+            run = rows_of(A, start, stop)
+            places = np.take(place, run.indices)
+            trusted_csr((run.data, places, run.indptr), (stop - start, len(hot) + 1)).toarray(out=H[start:stop])
+            rest = np.flatnonzero(places == len(hot))
+            data.append(run.data[rest])
+            indices.append(run.indices[rest])
+            counts.append(np.diff(np.searchsorted(rest, run.indptr)))
+        indptr = np.cumsum(np.concatenate([[0], *counts]), dtype=np.int32)
+        return cls(hot, H[:, :-1], trusted_csr((np.concatenate(data), np.concatenate(indices), indptr), A.shape))
 
     def tiles(self) -> Iterator[Split]:
         """Runs of rows of about equal work."""
-        indptr = self.cold.indptr
-        rows, d = self.cold.shape
-        work = indptr + np.arange(rows + 1) * max(TILE_ENTRIES // TILE_ROWS, len(self.hot) * 2 // 3)
-        start = 0
-        while start < rows:
-            stop = int(np.searchsorted(work, work[start] + TILE_ENTRIES, side="left"))
-            stop = min(max(stop, start + 1), rows)
-            low, high = indptr[start], indptr[stop]
-            arrays = (self.cold.data[low:high], self.cold.indices[low:high], indptr[start : stop + 1] - low)
-            yield Split(self.hot, self.H[start:stop], trusted_csr(arrays, (stop - start, d)))
-            start = stop
+        rows = self.cold.shape[0]
+        work = self.cold.indptr + np.arange(rows + 1) * max(TILE_ENTRIES // TILE_ROWS, len(self.hot) * 2 // 3)
+        for start, stop in runs_of(work, TILE_ENTRIES):
+            yield Split(self.hot, self.H[start:stop], rows_of(self.cold, start, stop))
 
-    def times(self, X: Any) -> Float:
-        """A X in X's own precision."""
-        cold = self.cold
-        Y: Any = self.H.astype(X.dtype) @ X[self.hot] if len(self.hot) else 0.0
-        if cold.nnz or not len(self.hot):
-            Y = Y + trusted_csr((cold.data.astype(X.dtype), cold.indices, cold.indptr), cold.shape) @ X
-        return np.asarray(Y, np.float64)
+    def times(self, X: Any, room: Float) -> Float:
+        """A X, multiplied in X's own precision, in the first rows of `room`."""
+        cold, Y = self.cold, room[: self.cold.shape[0]]
+        Y[:] = self.H.astype(X.dtype) @ X[self.hot] if len(self.hot) else 0.0
+        if cold.nnz:
+            Y += trusted_csr((cold.data.astype(X.dtype), cold.indices, cold.indptr), cold.shape) @ X
+        return Y
 
     def add_transpose_times(self, Y: Float, W: Float, W_hot: Float) -> None:
         """Adds A'Y to W, the hot columns' part to `W_hot`."""
@@ -142,8 +147,10 @@ class Stack:
         Y = self.B @ X
         G, W = Y.T @ Y, self.B.T @ Y
         W_hot, single = np.zeros((len(self.split.hot), X.shape[1])), X.astype(np.float32)
-        for tile in self.split.tiles():
-            Y = tile.times(single)
+        tiles = list(self.split.tiles())
+        room = np.empty((max((len(tile.H) for tile in tiles), default=0), X.shape[1]))
+        for tile in tiles:
+            Y = tile.times(single, room)
             G += Y.T @ Y
             tile.add_transpose_times(Y, W, W_hot)
         W[self.split.hot] += W_hot
@@ -173,6 +180,23 @@ class Stack:
     def dense(self) -> Float:
         """M itself, for small ones."""
         return np.vstack([self.B, self.A.toarray()])
+
+
+def runs_of(work: Any, most: int) -> Iterator[tuple[int, int]]:
+    """Runs (start, stop) of about `most` work each, at least one long; `work` is what all before each have."""
+    start, end = 0, len(work) - 1
+    while start < end:
+        stop = int(np.searchsorted(work, work[start] + most, side="left"))
+        stop = min(max(stop, start + 1), end)
+        yield start, stop
+        start = stop
+
+
+def rows_of(A: Any, start: int, stop: int) -> Any:
+    """Rows start..stop of a CSR, sharing memory."""
+    low, high = A.indptr[start], A.indptr[stop]
+    arrays = (A.data[low:high], A.indices[low:high], A.indptr[start : stop + 1] - low)
+    return trusted_csr(arrays, (stop - start, A.shape[1]))
 
 
 def trusted_csr(arrays: tuple[Any, Any, Any], shape: tuple[int, int]) -> Any:
