@@ -1,7 +1,7 @@
 """Terminal captures of the first ten minutes, pasted where a newcomer looks for them.
 
     python -m tests.docs.capture demo     README.md: `make demo`, here
-    python -m tests.docs.capture clone    docs/first-run.md: an empty folder, a clone, `make demo`, `make test`, with times
+    python -m tests.docs.capture clone    docs/first-run.md: an empty folder, a clone, `make demo`, `make test`
 
 What is cloned is what is committed. A quarter of an hour is needed for the second; a long output loses its middle,
 and says so.

@@ -51,5 +51,5 @@ def paste(page: Path) -> None:
 if __name__ == "__main__":
     wanted = [Path(argument).resolve() for argument in sys.argv[1:]] or PAGES
     for page in wanted:
-        print(name_of(page))
+        sys.stdout.write(f"{name_of(page)}\n")
         paste(page)

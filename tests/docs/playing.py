@@ -2,7 +2,7 @@
 
 `localhost:9092` is that broker. The folder has the repository's `config/`, set to that broker and to checkpoints in the
 folder. Python blocks of a page share their names. Commands run as typed; `sfd-stream` runs in this process, which is
-quicker, unless the line is more than one command.
+quicker, unless the line is more than one command. A block with a here-document goes to the shell whole.
 """
 
 from __future__ import annotations
@@ -54,6 +54,8 @@ class Stage:
     def play(self, block: Block) -> str:
         """What the block printed on standard output."""
         code = self.adapted(block.code)
+        if block.kind == "sh" and "<<" in code:
+            return self.shell(code, block)
         if block.kind != "python":
             return "".join(self.command(line, block) for line in typed(code, block.kind))
         with contextlib.redirect_stdout(io.StringIO()) as out, signals_untouched():
@@ -126,4 +128,5 @@ def play(page: Path, folder: Path) -> list[tuple[Block, str]]:
         finally:
             for made in stage.names.values():
                 if isinstance(made, SnapshotReader):
-                    made.close()  # before the broker that it is connected to
+                    made.close()
+            stage.names.clear()  # all clients go before the broker that they are connected to

@@ -47,3 +47,11 @@ def test_what_a_page_prints_is_shown_or_nothing_to_show() -> None:
     """A Python block that prints has its output below it: a reader should not have to guess."""
     silent = [b.place for b in EVERY_BLOCK if b.runs and b.kind == "python" and "print(" in b.code and b.output is None]
     assert not silent
+
+
+def test_the_readme_deploys_in_the_five_lines_of_the_page_on_deploying() -> None:
+    def first(name: str) -> str:
+        return next(block.code for block in EVERY_BLOCK if name_of(block.page) == name and "helm install" in block.code)
+
+    assert first("README.md") == first("docs/deploying.md")
+    assert len(first("README.md").splitlines()) == 5
