@@ -104,11 +104,15 @@ def typed(code: str, kind: str) -> list[str]:
 
 @contextlib.contextmanager
 def _clean_environment(folder: Path) -> Iterator[None]:
-    """No setting from outside, no fixed port (others may test on this machine), no BLAS threads that compete."""
+    """No setting from outside; a free port, as others may test on this machine; no BLAS threads that compete.
+
+    The built-in broker lets a group's member in again only after the session of the one before.
+    """
     before = dict(os.environ)
     for name in [name for name in before if name.startswith("SFD_")]:
         del os.environ[name]
-    os.environ.update(PWD=str(folder), SFD_HTTP__PORT="0", OPENBLAS_NUM_THREADS="1")
+    os.environ.update(PWD=str(folder), OPENBLAS_NUM_THREADS="1")
+    os.environ.update(SFD_HTTP__PORT="0", SFD_KAFKA__SESSION_TIMEOUT_MS="6000")
     try:
         yield
     finally:
