@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 import scipy.sparse as sp
+from threadpoolctl import threadpool_limits
 
 from sfd_stream import SparseFrequentDirections, paper_synthetic
 from tests.docs.pages import ROOT
@@ -105,6 +106,7 @@ def shrink() -> Picture:
     return picture
 
 
+@threadpool_limits.wrap(limits=1)  # type: ignore[untyped-decorator]
 def delta() -> Picture:
     """A stream: the true error, the certified delta and the theorem's promise, as shares of all squares so far."""
     n, step, ell = 20_000, 2_000, 20

@@ -20,6 +20,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from threadpoolctl import threadpool_limits
+
 from sfd_stream import SnapshotReader
 from sfd_stream.cli import main
 from sfd_stream.kafka.embedded import EmbeddedBroker
@@ -111,10 +113,10 @@ def _clean_environment(folder: Path) -> Iterator[None]:
     before = dict(os.environ)
     for name in [name for name in before if name.startswith("SFD_")]:
         del os.environ[name]
-    os.environ.update(PWD=str(folder), OPENBLAS_NUM_THREADS="1")
-    os.environ.update(SFD_HTTP__PORT="0", SFD_KAFKA__SESSION_TIMEOUT_MS="6000")
+    os.environ.update(PWD=str(folder), SFD_HTTP__PORT="0", SFD_KAFKA__SESSION_TIMEOUT_MS="6000")
     try:
-        yield
+        with threadpool_limits(1):
+            yield
     finally:
         os.environ.clear()
         os.environ.update(before)
