@@ -10,12 +10,22 @@ import pytest
 from tests.docs.capture import CAPTURES, HEAD, TAIL, terminal, tidy
 from tests.docs.pages import PAGES, ROOT, Block, blocks, name_of
 
-OF_OPERATIONS = {"killed", "damaged"}
 CAPTURED = [block for page in PAGES for block in blocks(page) if block.capture]
+SOURCES = [path for folder in ("benchmarks", "tests") for path in (ROOT / folder).rglob("*.py")]
+MAKERS = [path.read_text(encoding="utf-8") for path in SOURCES if not path.name.startswith("test_")]
 
 
-def test_every_capture_has_the_command_that_makes_it() -> None:
-    assert sorted(block.capture for block in CAPTURED if block.capture) == sorted({*CAPTURES, *OF_OPERATIONS})
+def test_each_of_our_captures_stands_on_one_page() -> None:
+    names = [block.capture for block in CAPTURED]
+    assert len(names) == len(set(names))
+    assert set(CAPTURES) <= set(names)
+
+
+@pytest.mark.parametrize("block", CAPTURED, ids=lambda block: block.place)
+def test_every_capture_has_a_command_that_makes_it_and_its_page_or_contributing_names_one(block: Block) -> None:
+    assert any(f'"{block.capture}"' in source and "capture" in source for source in MAKERS)
+    told = block.page.read_text(encoding="utf-8") + (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    assert re.search(r"`(python -m (benchmarks|tests)\.[\w.]+|make [\w-]+)", told)
 
 
 @pytest.mark.parametrize("block", CAPTURED, ids=lambda block: block.place)
