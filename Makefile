@@ -74,7 +74,7 @@ image: ## build the container image; IMAGE=name:tag names it
 test-image: $(STAMP) ## build the image on a real engine and run it against a real Kafka
 	$(BIN)/pytest -m image --timeout 1800 tests/image
 
-bench: $(STAMP) ## reprint every figure that the README quotes
+bench: $(STAMP) ## reprint the sketch's figures; python -m benchmarks.stream those of the stream
 	$(BIN)/python -m benchmarks.sketch
 
 docs: $(STAMP) ## run the pages and paste what they print; draw their pictures

@@ -50,6 +50,7 @@ def tidy(text: str, folder: Path) -> str:
     """Without colours, the names of this machine's folders, and the middle of what is long."""
     plain = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", text).replace("\r\n", "\n").replace(f"{folder}/", "")
     plain = plain.replace(str(folder), ".").replace(tempfile.gettempdir() + os.sep, "$TMPDIR/")
+    plain = plain.replace(str(Path.home()) + os.sep, "~/")
     lines = [line.split("\r")[-1].rstrip() for line in plain.splitlines()]
     if len(lines) > HEAD + TAIL + 1:
         left_out = len(lines) - HEAD - TAIL

@@ -36,6 +36,13 @@ def test_a_capture_is_a_terminal_and_ends_where_its_marker_says(block: Block) ->
     assert f"<!-- capture {block.capture} -->\n```console\n{block.code}```\n<!-- end -->" in text
 
 
+def test_the_demo_is_on_the_first_screen_of_the_readme() -> None:
+    (demo,) = [block for block in CAPTURED if block.capture == "demo"]
+    assert name_of(demo.page) == "README.md"
+    assert demo.line <= 24
+    assert "make demo" in demo.code.splitlines()[0]
+
+
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_no_page_names_a_folder_of_the_machine_that_made_it(page: Path) -> None:
     assert not re.search(r"(?<![\w.])/(work|root|home|Users)/", page.read_text(encoding="utf-8"))
