@@ -7,10 +7,11 @@ import json
 import numpy as np
 import pytest
 
+from sfd_stream.service.known import STUCK_AFTER_S
 from sfd_stream.service.looks import COLUMNS, DIRECTIONS, NAME_CHARS, VALUES_MAX, drift
 from sfd_stream.service.seen import Around, preview
 from sfd_stream.service.status import as_json
-from sfd_stream.service.watch import MOMENTS, NEWEST_LETTERS, STUCK_AFTER_S
+from sfd_stream.service.watch import MOMENTS, NEWEST_LETTERS
 from tests.parts.watched import Stage
 
 
