@@ -35,8 +35,11 @@ def merge(
 
     some = some_settings(config, overrides, None, ("merge", "log"))
     log = some.sections["log"]
-    logs.configure(level=log.level, form=log.format, secrets=secret_values("kafka", dict(some.kafka)))
-    merger = merger_of(some)
+    with logs.configure(level=log.level, form=log.format, secrets=secret_values("kafka", dict(some.kafka))):
+        _merge(merger_of(some), once=once)
+
+
+def _merge(merger: "Merger", *, once: bool) -> None:
     if once:
         merger.start()
         merger.publish_due()
