@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
     from sfd_stream.kafka.assignment import Assignment
 
+_METADATA_MAGIC = b"CGMDv2:"
+"""How librdkafka's group metadata begins; the generation, four bytes, is next, and is -1 or 0 for no member."""
+
 
 class Questions:
     """A Source's other half."""
@@ -92,6 +95,14 @@ class Questions:
         member = self._consumer.memberid()
         found = self._consumer.consumer_group_metadata()
         return found if member and member.encode() in found else None
+
+    def has_nothing(self) -> bool:
+        """Whether the group has us and gave us no partition, of which KIP-848's client says nothing at all."""
+        if self._properties.get("group.protocol") != "consumer" or self._assignment.all:
+            return False
+        found = self._consumer.consumer_group_metadata()
+        generation = found.removeprefix(_METADATA_MAGIC)[:4] if found.startswith(_METADATA_MAGIC) else b""
+        return int.from_bytes(generation, "little", signed=True) > 0
 
     def member_id(self) -> str:
         return self._consumer.memberid()

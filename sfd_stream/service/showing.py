@@ -65,7 +65,7 @@ class Showing:
             return
         self._look_after_ends(worker.source, [tenure.partition for tenure in tenures])
         around = Around(
-            joined=worker.tenures.joined,
+            joined=worker.tenures.joined or worker.source.has_nothing(),
             stopping=worker.stopping,
             sketch_idle=worker.sketching.idle,
             broker_away_s=worker.source.away_s,
