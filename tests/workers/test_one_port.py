@@ -39,9 +39,8 @@ def live(request: pytest.FixtureRequest, tmp_path: Path, kafka: Broker) -> Site:
 
 
 def get(run: Program, path: str) -> tuple[int, bytes]:
-    url = next(str(line["url"]) for line in run.lines() if line.get("event") == "watch it")
     try:
-        with urllib.request.urlopen(url + path, timeout=10) as answer:  # noqa: S310 - our own
+        with urllib.request.urlopen(run.urls()[0] + path, timeout=10) as answer:  # noqa: S310 - our own
             return answer.status, answer.read()
     except urllib.error.HTTPError as error:
         with contextlib.closing(error):
@@ -62,7 +61,7 @@ def series(run: Program, name: str) -> dict[str, float]:
 @pytest.mark.parametrize("live", PROTOCOLS, indirect=True)
 def test_one_port_answers_for_all_and_tells_who_is_down(program: Callable[..., Program], live: Site) -> None:
     run = program("--workers", "2")
-    run.await_(lambda: any(line.get("event") == "watch it" for line in run.lines()), "the port")
+    run.await_(lambda: bool(run.urls()), "the port")
     run.await_(lambda: get(run, "readyz")[0] == 200, "readiness: one with nothing to do is ready too")
     run.await_(lambda: sum(series(run, "sfd_rows_total").values()) == 50, "all rows")
     assert series(run, "sfd_worker_up") == {"1": 1, "2": 1}
