@@ -26,6 +26,7 @@ from threadpoolctl import threadpool_limits
 
 from sfd_stream.cli.wiring import worker_of
 from sfd_stream.config.model import Settings
+from sfd_stream.service import logs
 from sfd_stream.service.worker import Worker
 from tests.parts.kafka import Broker, start_broker
 
@@ -46,6 +47,7 @@ class Stopwatch:
         self._making = 0
         self._touched = False
         self._left_s: float | None = None
+        self._late_s = 0.0
         self._poll, source.poll = source.poll, self.poll
         for name in ("encode", "show"):
             setattr(worker.delivery, name, self._marked(getattr(worker.delivery, name)))
@@ -59,8 +61,6 @@ class Stopwatch:
         self._left_s = time.perf_counter()
         self._late_s = max(self._left_s - entered_s - timeout_s, 0.0)
         return found
-
-    _late_s = 0.0
 
     def _turned(self, outside_s: float, *, touched: bool) -> None:
         if touched or self.snapshots == 0:
@@ -123,6 +123,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=10.0, help="of each of the runs")
     seconds = parser.parse_args().seconds
+    logs.configure(level="warning")
     without, during, snapshots = list[float](), list[float](), 0
     with start_broker() as broker, tempfile.TemporaryDirectory() as folder, threadpool_limits(1):
         topic = broker.create_topic()
