@@ -3,7 +3,8 @@
     python -m benchmarks.pauses [--seconds N]
 
 One worker (ell = 50, d = 10,000) on a real Kafka, rows coming at a steady pace from another process. A turn's pause is
-the time in which it does not wait for records: all of it outside the poll, and what the poll takes beyond its timeout.
+the time in which it does not wait for records: all of it outside the poll, and what the poll takes beyond its timeout;
+less the time in which it only waited for a processor (by the kernel's schedstat), which is other processes' doing.
 With snapshots, only turns count during which one was being made or published; they are asked for without a rest, so
 that there are many. The two take turns, so that a machine that others use too is as slow for the one as for the other.
 """
@@ -47,19 +48,19 @@ class Stopwatch:
         self._making = 0
         self._touched = False
         self._left_s: float | None = None
-        self._late_s = 0.0
+        self._late_s = self._queued_s = 0.0
         self._poll, source.poll = source.poll, self.poll
         for name in ("encode", "show"):
             setattr(worker.delivery, name, self._marked(getattr(worker.delivery, name)))
 
     def poll(self, most: int, timeout_s: float) -> Any:
-        entered_s = time.perf_counter()
+        entered_s, queued_s = time.perf_counter(), queued()
         touched, self._touched = self._touched or self._making > 0, False
         if self._left_s is not None:
-            self._turned(entered_s - self._left_s, touched=touched)
+            self._turned(entered_s - self._left_s - (queued_s - self._queued_s), touched=touched)
         found = self._poll(most, timeout_s)
-        self._left_s = time.perf_counter()
-        self._late_s = max(self._left_s - entered_s - timeout_s, 0.0)
+        self._left_s, self._queued_s = time.perf_counter(), queued()
+        self._late_s = max(self._left_s - entered_s - timeout_s - (self._queued_s - queued_s), 0.0)
         return found
 
     def _turned(self, outside_s: float, *, touched: bool) -> None:
@@ -78,6 +79,11 @@ class Stopwatch:
                 self.snapshots += 1
 
         return marked
+
+
+def queued() -> float:
+    """Seconds in which this thread could have run and had no processor."""
+    return int(Path("/proc/thread-self/schedstat").read_text().split()[1]) / 1e9
 
 
 def settings_of(broker: Broker, topic: str, folder: Path, *, snapshots: bool) -> Settings:
