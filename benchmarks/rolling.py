@@ -241,7 +241,7 @@ def main() -> None:
         if found["rows_durable"] != found["rows_sent"]:
             raise SystemExit(f"{found['rows_sent']} rows were sent, {found['rows_durable']} counted")
     if given.paste:
-        paste(PAGE, [table(runs)])
+        paste([PAGE], [table(runs)])
 
 
 def table(runs: list[dict[str, Any]]) -> Table:

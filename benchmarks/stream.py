@@ -4,7 +4,8 @@
 
 The yardstick is `SparseFrequentDirections.partial_fit` on the same rows, in the same run, on the same cores. Each way
 of writing rows (packed, blocks of 100, friendly lists) is read by one worker process with disk checkpoints; its clock
-runs from the first record to the last commit.
+runs from the first record to the last commit. With --json the figures are added to that file, and
+`python -m benchmarks.sketch --json FILE --no-run --figures` pastes them.
 """
 
 from __future__ import annotations
@@ -94,12 +95,12 @@ def child(settings_path: str) -> None:
     from sfd_stream.cli.wiring import worker_of
     from sfd_stream.config import load
     from sfd_stream.kafka.source import Source
-    from sfd_stream.service import keeper, worker
+    from sfd_stream.service import intake, keeper, worker
     from sfd_stream.state.partition import PartitionState
 
     timers = Timers()
     timers.wrap(Source, "poll", "poll (the broker's wait in it)")
-    timers.wrap(worker, "decode", "decode")
+    timers.wrap(intake, "decode", "decode")
     timers.wrap(worker.Worker, "_keep_pace", "wait for the sketch")
     timers.wrap(PartitionState, "apply", "sketch (its own thread)")
     timers.wrap(keeper.Keeper, "make_durable", "checkpoint (beside)")
@@ -204,7 +205,9 @@ def main() -> None:
         for name, spent in sorted(results[form]["us_per_row"].items(), key=lambda item: -item[1]):
             print(f"          {spent:6.2f} us a row  {name}")
     if given.json:
-        given.json.write_text(json.dumps({"in_memory": best, **results}, indent=2))
+        known = json.loads(given.json.read_text(encoding="utf-8")) if given.json.exists() else {}
+        known["stream"] = {"in_memory": best, **results}
+        given.json.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
 
 
 def _rate_in_a_child(rows: int) -> float:

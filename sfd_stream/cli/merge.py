@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 _MESSAGE_MAX_BYTES = 1_000_000
 _OVERHEAD_BYTES = 65_536  # of a batch around a message
-_TIMEOUT_S = 30.0
 
 
 def merge(
@@ -37,24 +36,32 @@ def merge(
     """
     from sfd_stream.config.secrets import secret_values
     from sfd_stream.service import logs
-    from sfd_stream.service.merge_watch import routes_of
-    from sfd_stream.service.web import Port
 
     some = some_settings(config, overrides, None, ("merge", "http", "log"))
     log = some.sections["log"]
-    logs.configure(level=log.level, form=log.format, secrets=secret_values("kafka", dict(some.kafka)))
-    listener = None if once else listener_for(some)
+    with logs.configure(level=log.level, form=log.format, secrets=secret_values("kafka", dict(some.kafka))):
+        if once:
+            merger, _ = merger_of(some)
+            merger.start()
+            merger.publish_due()
+        else:
+            _serve(some)
+
+
+def _serve(some: "Some") -> None:
+    """Until told to stop; whoever watches is answered meanwhile."""
+    from sfd_stream.service.logs import get_logger
+    from sfd_stream.service.merge_watch import routes_of
+    from sfd_stream.service.web import Port
+
+    listener = listener_for(some)
     merger, watch = merger_of(some)
-    if listener is None:
-        merger.start()
-        merger.publish_due()
-        return
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: merger.stop())
     port = Port(listener, routes_of(watch, some.sections["http"].stuck_after_s))
     port.start()
     try:
-        logs.get_logger().info("watch it", url=f"{port.address}metrics")
+        get_logger().info("watch it", url=f"{port.address}metrics")
         merger.run()
     finally:
         port.close()
@@ -74,20 +81,26 @@ def listener_for(some: "Some") -> "socket.socket":
 
 
 def merger_of(some: "Some") -> tuple["Merger", "MergeWatch"]:
+    from confluent_kafka.admin import AdminClient
+
     from sfd_stream.cli.logins import hooks_for
+    from sfd_stream.kafka.properties import admin_properties
     from sfd_stream.kafka.sink import Sink
     from sfd_stream.service.beside import Beside
     from sfd_stream.service.logs import get_logger
     from sfd_stream.service.merge_watch import MergeWatch
     from sfd_stream.service.merger import MergePlan, Merger
+    from sfd_stream.service.topics import ensure_topic
 
     settings: MergeSettings = some.sections["merge"]
     topics, topic = _topics(some, settings)
     group = some.kafka.get("group.id")
     if not group:
         raise SettingsError("kafka.group.id is required: it is part of the merged snapshot's key")
-    sink = Sink(some.kafka, hooks=hooks_for(some.given.get("kafka_oauth_callback"), some.kafka))
-    sink.ensure_topic(topic, partitions=1, config=_topic_config(some), timeout_s=_TIMEOUT_S)
+    hooks = hooks_for(some.given.get("kafka_oauth_callback"), some.kafka)
+    sink = Sink(some.kafka, hooks=hooks)
+    admin = AdminClient({**admin_properties(some.kafka), **hooks.as_properties(some.kafka)})
+    ensure_topic(admin, topic, None, sleep=time.sleep, config=_topic_config(some))
     watch = MergeWatch(str(group), topic, time.monotonic, time.time)
     merger = Merger(
         MergePlan(str(group), topic, settings.every_s, settings.republish_s, settings.ell),
