@@ -7,7 +7,21 @@ from typing import Annotated
 import typer
 
 from sfd_stream import __version__
-from sfd_stream.cli import checkpoint, config, demo, export, health, merge, metrics, plot, produce, read, topics, watch
+from sfd_stream.cli import (
+    checkpoint,
+    config,
+    demo,
+    doctor,
+    export,
+    health,
+    merge,
+    metrics,
+    plot,
+    produce,
+    read,
+    topics,
+    watch,
+)
 from sfd_stream.cli import run as run_command
 
 _EPILOG = """\
@@ -35,6 +49,7 @@ _TYPER_INTERRUPTED = 130
 DATA = "Data"
 READING = "Reading"
 SETTINGS = "Settings"
+TOOLS = "Planning and finding out what is wrong"
 
 
 def run(arguments: list[str]) -> int:
@@ -88,6 +103,7 @@ def _register(app: typer.Typer) -> None:
     app.command("topics", rich_help_panel=DATA)(topics.topics)
     app.add_typer(checkpoint.app(), name="checkpoint", rich_help_panel=STREAM)
     app.add_typer(config.app(), name="config", rich_help_panel=SETTINGS)
+    app.command("doctor", rich_help_panel=TOOLS)(doctor.doctor)
     app.command("metrics", rich_help_panel=SETTINGS)(metrics.metrics)
 
 

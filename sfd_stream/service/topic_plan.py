@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _BROKER_DEFAULT: Final = -1
 _TIMEOUT_S: Final = 30.0
-_ROOM_BYTES: Final = 65_536
+ROOM_BYTES: Final = 65_536
 """For a message's key, headers and batch, beyond its value."""
 
 
@@ -31,11 +31,11 @@ def wanted_topics(settings: Settings, partitions: int) -> Iterator[WantedTopic]:
     """All that the settings name. One partition is enough for snapshots: readers read them all, and in order."""
     yield WantedTopic(settings.input.topic, partitions)
     if settings.snapshot.topic is not None:
-        size = max(settings.snapshot.inline_max_bytes + _ROOM_BYTES, 1_048_588)  # never below Kafka's own default
+        size = max(settings.snapshot.inline_max_bytes + ROOM_BYTES, 1_048_588)  # never below Kafka's own default
         compacted = {"cleanup.policy": "compact", "max.message.bytes": str(size)}
         yield WantedTopic(settings.snapshot.topic, 1, compacted)
     if settings.dead_letters.topic is not None:
-        size = settings.input.max_message_bytes + _ROOM_BYTES  # a dead letter is a message with headers
+        size = settings.input.max_message_bytes + ROOM_BYTES  # a dead letter is a message with headers
         yield WantedTopic(settings.dead_letters.topic, partitions, {"max.message.bytes": str(size)})
 
 
