@@ -8,6 +8,7 @@ import typer
 
 from sfd_stream import __version__
 from sfd_stream.cli import (
+    bench,
     checkpoint,
     config,
     demo,
@@ -19,6 +20,7 @@ from sfd_stream.cli import (
     plot,
     produce,
     read,
+    size,
     topics,
     watch,
 )
@@ -104,6 +106,8 @@ def _register(app: typer.Typer) -> None:
     app.add_typer(checkpoint.app(), name="checkpoint", rich_help_panel=STREAM)
     app.add_typer(config.app(), name="config", rich_help_panel=SETTINGS)
     app.command("doctor", rich_help_panel=TOOLS)(doctor.doctor)
+    app.command("size", rich_help_panel=TOOLS)(size.size)
+    app.command("bench", rich_help_panel=TOOLS)(bench.bench)
     app.command("metrics", rich_help_panel=SETTINGS)(metrics.metrics)
 
 

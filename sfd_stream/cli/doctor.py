@@ -49,7 +49,8 @@ def _examined(config: ConfigOption, overrides: SetOption) -> "Iterator[Examined]
         patient = _patient(effective.settings)
     except (SettingsError, BrokerRefusedError) as error:
         remedy = '"sfd-stream config check" lists what is wrong, "config show" where each value came from'
-        yield Examined("settings", failed(str(error), remedy, type(error)))
+        said = "; ".join(error.problems) if isinstance(error, SettingsError) else str(error)
+        yield Examined("settings", failed(said, remedy, type(error)))
         return
     yield Examined("settings", good("they are right, and fit together"))
     yield from examine(checks(), patient)

@@ -6,11 +6,14 @@ Pure arithmetic, on the same numbers that the worker itself goes by.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
+from sfd_stream.config.model import CheckpointSettings, SketchSettings, SnapshotSettings
 from sfd_stream.service.quota import MEMORY_SHARE
+from sfd_stream.sketch.builder import Parameters
 from sfd_stream.state.partition import ENTRY_BYTES, Shape
+from sfd_stream.wire.columns import FixedColumns
 
 ALPHA: Final = 6 / 41
 """The paper's, for one shrink that passed its test."""
@@ -71,7 +74,14 @@ class Load:
     z: int
     every_s: float
     every_rows: int
-    snapshot_every_s: float | None
+    snapshot_every_s: float
+
+    @classmethod
+    def by_default(cls, rate: float, partitions: int, z: int) -> Load:
+        """With the settings' own times."""
+        checkpoint, snapshot = CheckpointSettings.model_fields, SnapshotSettings.model_fields
+        every = (checkpoint["every_s"].default, checkpoint["every_rows"].default, snapshot["every_s"].default)
+        return cls(rate, partitions, z, *every)
 
 
 def pod_bytes(partition_bytes: int, partitions: int, pods: int) -> int:
@@ -88,7 +98,7 @@ def checkpoint_bytes_per_hour(shape: Shape, load: Load) -> int:
         return 0
     checkpoints = max(3600 / load.every_s, rows / load.every_rows)
     shrinks = rows * (load.z + 1) / (p.capacity(p.ell).entries or p.ell * p.d)
-    snapshots = 0.0 if load.snapshot_every_s is None else 3600 / load.snapshot_every_s
+    snapshots = 3600 / load.snapshot_every_s
     written = (
         rows * (load.z * ENTRY_BYTES + _POINTER_BYTES)
         + min(shrinks, checkpoints) * sketch_blob_bytes(p.ell, p.d)
@@ -105,5 +115,9 @@ def as_size(count: float) -> str:
     return f"{count:.0f} bytes"
 
 
-def with_ell(shape: Shape, ell: int) -> Shape:
-    return replace(shape, parameters=replace(shape.parameters, ell=ell))
+def plain_shape(d: int, ell: int) -> Shape:
+    """Of a partition with the default settings."""
+    given = SketchSettings()
+    entries = given.buffer_max_bytes // ENTRY_BYTES
+    chosen = Parameters(d=d, ell=ell, buffer_factor=given.buffer_factor, buffer_entries_max=entries)
+    return Shape(FixedColumns(d), chosen)

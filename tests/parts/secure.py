@@ -95,10 +95,18 @@ class SecureBroker(LocalBroker):
         wanted = UserScramCredentialUpsertion(USER, scram, PASSWORD.encode())
         self.admin.alter_user_scram_credentials([wanted])[USER].result(30)
 
-    def allow(self, kind: ResourceType, name: str, *operations: AclOperation, principal: str = f"User:{USER}") -> None:
+    def allow(
+        self,
+        kind: ResourceType,
+        name: str,
+        *operations: AclOperation,
+        principal: str = f"User:{USER}",
+        prefixed: bool = False,
+    ) -> None:
         """Grant exactly this; there is no other right than what was granted."""
+        pattern = ResourcePatternType.PREFIXED if prefixed else ResourcePatternType.LITERAL
         wanted = [
-            AclBinding(kind, name, ResourcePatternType.LITERAL, principal, "*", operation, AclPermissionType.ALLOW)
+            AclBinding(kind, name, pattern, principal, "*", operation, AclPermissionType.ALLOW)
             for operation in operations
         ]
         for made in self.admin.create_acls(wanted).values():

@@ -99,6 +99,12 @@ class Patient:
             self._topics[name] = self._described(name)
         return self._topics[name]
 
+    @property
+    def partitions_known(self) -> int | None:
+        """Of the topic of rows, if it was described already; nobody is asked."""
+        found = self._topics.get(self.settings.input.topic)
+        return None if found is None else len(found.partitions)
+
     def topics_written(self) -> Iterator[str]:
         """The names of those that a worker writes to."""
         given = (self.settings.snapshot.topic, self.settings.dead_letters.topic)

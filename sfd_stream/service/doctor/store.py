@@ -59,8 +59,7 @@ def room(patient: Patient) -> Finding:
     folder = folder_of(patient)
     if folder is None:
         return skipped("an object store has no end that could be seen")
-    topic = patient.topic(patient.settings.input.topic) if patient.answer.metadata is not None else None
-    partitions = 1 if topic is None else len(topic.partitions)
+    partitions = patient.partitions_known or 1
     one = stored_bytes(patient.shape, patient.settings.checkpoint.keep)
     free = shutil.disk_usage(_there(folder)).free
     words = f"{as_size(free)} are free in {folder}, and checkpoints of {partitions} partitions may take"
