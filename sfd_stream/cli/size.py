@@ -11,13 +11,14 @@ from sfd_stream.cli.options import JsonOption
 if TYPE_CHECKING:
     from sfd_stream.service.sizing import Load
 
-_BUDGET_S = 1.0
+_BUDGET_S = 0.5
+"""Of processor time, for each of the two answers."""
 _NOTES = """
-epsilon      the error ||A'A - B'B|| is at most epsilon times ||A - A_k||F^2, what the best k directions leave of all rows
+epsilon      the error ||A'A - B'B|| is at most epsilon times ||A - A_k||F^2, what the best k directions leave of A
 theorem      so it is for any rows, with the certainty of docs/guarantees.md; for the k directions to leave at most
              1 + epsilon times what the best ones leave, the theorem asks for ell = {projection:,}
-experience   so it was on every stream of the benchmark (docs/experiments.md, "How many rows a sketch needs"); what holds
-             for your rows is published as delta: begin with this ell, and raise it if delta is too large
+experience   so it was on every stream of the benchmark (docs/experiments.md, "How many rows a sketch needs"); what
+             holds for your rows is published as delta: begin with this ell, and raise it if delta is too large
 memory       of a pod: with {pods} pods of which one is away
 CPU          sketching, decoding packed rows and a snapshot a minute, measured just now ({measured});
              the Kafka client and checkpoints come on top"""
