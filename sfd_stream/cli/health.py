@@ -40,7 +40,8 @@ def health(
             print_text(f"{url} says {error.code}: {error.read(4096).decode(errors='replace').strip()}")
         raise typer.Exit(1) from None
     except (OSError, HTTPException) as error:
-        print_text(f"{url} does not answer: {error}")
+        reason = getattr(error, "reason", error)
+        print_text(f"{url} does not answer ({reason}); is a worker running, with this http.host and http.port?")
         raise typer.Exit(1) from None
 
 

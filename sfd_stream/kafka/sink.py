@@ -17,7 +17,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined] # not in its own list of exports
 
 from sfd_stream.errors import BrokerRefusedError
-from sfd_stream.kafka.faults import Fault, Hooks, address, error_of, fault_of, refusal, refuse_settings
+from sfd_stream.kafka.faults import Fault, Hooks, address, away, error_of, fault_of, is_away, refusal, refuse_settings
 from sfd_stream.kafka.properties import admin_properties, producer_properties, redacted
 
 if TYPE_CHECKING:
@@ -155,6 +155,8 @@ class Sink:
                 return False
             said = redacted(error.str(), self._properties)
             where = address(self._properties)
+            if is_away(error):
+                raise away(self._properties, said) from None
             raise BrokerRefusedError(f"{where} did not create what is needed: {wanted}; create it ({said})") from None
         return True
 

@@ -10,6 +10,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
 from sfd_stream.errors import BrokerRefusedError
+from sfd_stream.kafka.faults import CHECK_IT, is_away
 
 if TYPE_CHECKING:
     from sfd_stream.config.model import Settings
@@ -48,6 +49,9 @@ def make_topic(admin: Any, topic: WantedTopic, replication_factor: int | None) -
         cause = error.args[0]
         if cause.code() == KafkaError.TOPIC_ALREADY_EXISTS:
             return False
+        if is_away(cause):
+            said = f"{cause.name()}: {cause.str()}"
+            raise BrokerRefusedError(f"no broker answers within {_TIMEOUT_S:.0f} s ({said}); {CHECK_IT}") from error
         raise BrokerRefusedError(
             f"topic {topic.name} can't be made ({cause.name()}: {cause.str()}); grant CREATE on it, or make it with"
             f" {topic.partitions} partitions and {topic.config or 'no settings of its own'}"

@@ -87,6 +87,14 @@ def test_a_port_that_wants_tls_and_is_asked_without(clinic: Clinic, secure: Secu
     assert "security.protocol" in found.checks["broker"]["remedy"]
 
 
+def test_a_broker_that_gives_an_address_for_itself_that_is_not_reached(clinic: Clinic, secure: SecureBroker) -> None:
+    clinic.client = secure.clients["misled"]
+    found = clinic.examine()
+    assert (found.exit_code, found.bad()) == (5, ["broker"])
+    assert "advertised.listeners" in found.checks["broker"]["remedy"]
+    assert "nobody.invalid:9092" in found.words("broker")
+
+
 def test_a_callback_that_gives_no_token(clinic: Clinic, secure: SecureBroker) -> None:
     clinic.client = dict(secure.clients["oauth"])
     found = clinic.examine(kafka_oauth_callback="tests.security.issuer:away")

@@ -15,6 +15,7 @@ from tests.doctor.clinic import Clinic
 from tests.parts.kafka import free_ports
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from tests.parts.kafka import Broker
@@ -120,6 +121,16 @@ def test_rows_that_were_removed_before_they_were_read(clinic: Clinic) -> None:
     assert f"offsets 5 to 9 of {clinic.rows}/0" in found.words("retention")
 
 
+def test_workers_that_have_been_away_for_most_of_the_retention(clinic: Clinic, monkeypatch: pytest.MonkeyPatch) -> None:
+    at(-6 * 86_400, monkeypatch, lambda: history_of(clinic).checkpoint(5))
+    clinic.broker.produce(clinic.rows, [b"x"] * 5)
+    assert clinic.examine().exit_code == 0, "nothing is unread"
+    clinic.broker.produce(clinic.rows, [b"x"])
+    found = clinic.examine()
+    assert (found.exit_code, found.bad()) == (1, ["retention"])
+    assert "144.0 h old" in found.words("retention")
+
+
 def test_a_record_from_the_future(clinic: Clinic) -> None:
     producer = Producer({"bootstrap.servers": clinic.broker.bootstrap})
     producer.produce(clinic.rows, b"x", partition=0, timestamp=int(1000 * (time.time() + 600)))
@@ -129,14 +140,18 @@ def test_a_record_from_the_future(clinic: Clinic) -> None:
 
 
 def test_a_checkpoint_from_the_future(clinic: Clinic, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = time.time
-    monkeypatch.setattr(time, "time", lambda: real() + 600)
-    history = history_of(clinic)
-    history.checkpoint(5)
-    monkeypatch.setattr(time, "time", real)
+    at(600, monkeypatch, lambda: history_of(clinic).checkpoint(5))
     clinic.broker.produce(clinic.rows, [b"x"] * 10)
     found = clinic.examine()
     assert (found.exit_code, found.bad()) == (1, ["clock"])
+
+
+def at(seconds: float, monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
+    """On a machine whose clock shows so many seconds more."""
+    real = time.time
+    with monkeypatch.context() as patch:
+        patch.setattr(time, "time", lambda: real() + seconds)
+        act()
 
 
 def history_of(clinic: Clinic, partition: int = 0) -> History:

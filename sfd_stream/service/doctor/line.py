@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 from collections.abc import Iterator
 from typing import Final
@@ -14,6 +15,8 @@ from sfd_stream.service.doctor.patient import Patient
 
 _PORT: Final = 9092
 _CONNECT_S: Final = 5.0
+_NODE: Final = re.compile(r":\d+/\d+: ")
+"""A broker that is known by its number was told of by another; the first ones are called bootstrap."""
 
 
 def addresses(bootstrap: str) -> list[tuple[str, int]]:
@@ -29,27 +32,33 @@ def addresses(bootstrap: str) -> list[tuple[str, int]]:
 
 
 def names(patient: Patient) -> Finding:
-    unknown = []
     places = addresses(str(patient.properties["bootstrap.servers"]))
-    for host, port in places:
-        try:
-            socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        except OSError as error:
-            unknown.append(f"{host} ({error.strerror})")
+    unknown = [f"{host} ({words})" for host, port in places if (words := _unresolved(host, port))]
     remedy = "correct kafka.bootstrap.servers, or the name service of this machine"
     return _some(unknown, len(places), "does not resolve", f"all of {len(places)} resolve", remedy)
 
 
 def connection(patient: Patient) -> Finding:
-    away = []
     places = addresses(str(patient.properties["bootstrap.servers"]))
-    for host, port in places:
-        try:
-            socket.create_connection((host, port), _CONNECT_S).close()
-        except OSError as error:
-            away.append(f"{host}:{port} ({error.strerror or error})")
+    away = [f"{host}:{port} ({words})" for host, port in places if (words := _unreached(host, port))]
     remedy = "start the broker, correct the port in kafka.bootstrap.servers, or open the way (firewall, network policy)"
     return _some(away, len(places), "is not reached", f"all of {len(places)} take connections", remedy)
+
+
+def _unresolved(host: str, port: int) -> str | None:
+    try:
+        socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except OSError as error:
+        return error.strerror or str(error)
+    return None
+
+
+def _unreached(host: str, port: int) -> str | None:
+    try:
+        socket.create_connection((host, port), _CONNECT_S).close()
+    except OSError as error:
+        return error.strerror or str(error)
+    return None
 
 
 def _some(missing: list[str], wanted: int, what: str, otherwise: str, remedy: str) -> Finding:
@@ -82,10 +91,17 @@ def login(patient: Patient) -> Finding:
 def broker(patient: Patient) -> Finding:
     metadata = patient.answer.metadata
     if metadata is not None:
-        return good(f"cluster {metadata.cluster_id}, {len(metadata.brokers)} brokers")
-    said = next((_said(patient, error) for error in patient.answer.errors), f"nothing within {patient.timeout_s:g} s")
+        return good(f"cluster {metadata.cluster_id}, of {len(metadata.brokers)} brokers")
+    said = [_said(patient, error) for error in patient.answer.errors]
+    misled = next((words for words in said if _NODE.search(words)), None)
+    if misled is not None:
+        return failed(
+            f"answers, and gives an address for itself that is not reached from here ({misled})",
+            "correct the broker's advertised.listeners, or make that name and port known here",
+        )
     return failed(
-        f"takes connections, but does not answer {_protocol(patient)} ({said})",
+        f"takes connections, but does not answer {_protocol(patient)}"
+        f" ({said[0] if said else f'nothing within {patient.timeout_s:g} s'})",
         "set kafka.security.protocol to what that port speaks: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL",
     )
 

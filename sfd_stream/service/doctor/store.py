@@ -62,14 +62,14 @@ def room(patient: Patient) -> Finding:
     partitions = patient.partitions_known or 1
     one = stored_bytes(patient.shape, patient.settings.checkpoint.keep)
     free = shutil.disk_usage(_there(folder)).free
-    words = f"{as_size(free)} are free in {folder}, and checkpoints of {partitions} partitions may take"
+    words = f"{as_size(free)} are free in {folder}, and checkpoints may take {partitions} x {as_size(one)}"
     if free < one * partitions:
         return failed(
-            f"{words} {as_size(one * partitions)}",
+            words,
             "make room, lower checkpoint.keep or sketch.buffer_max_bytes, or use another disk",
             StoreUnavailableError,
         )
-    return good(f"{words} {as_size(one * partitions)}")
+    return good(words)
 
 
 def folder_of(patient: Patient) -> Path | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Final
 
 from sfd_stream.errors import RefusedStateError, StoreError
@@ -18,6 +19,8 @@ from sfd_stream.service.topic_plan import ROOM_BYTES
 
 CLOCK_S: Final = 5.0
 """Clocks may differ by this much and nobody cares."""
+_WORRY: Final = 0.5
+"""Of the retention: a checkpoint older than that, with rows after it, is somebody's to look at."""
 _MAKE: Final = '"sfd-stream topics --partitions N" makes all that the settings name'
 _UNSEEN: Final = "its settings can't be seen: grant DESCRIBE_CONFIGS on it for this check"
 
@@ -108,11 +111,23 @@ def retention(patient: Patient) -> Finding:
     """Has the log what the checkpoints have not read yet, and would it still after a worker's longest absence?"""
     topic = patient.topic(patient.settings.input.topic)
     assert topic is not None, "checked before"
-    if lost := _lost(patient, topic):
-        return lost
+    unread = _unread(patient, topic)
+    if lost := next((each for each in unread if each.next_offset < each.low), None):
+        return failed(
+            f"offsets {lost.next_offset} to {lost.low - 1} of {lost.place} were removed before they were read",
+            f'"sfd-stream checkpoint reset {lost.place} --to earliest --keep-sketch" accepts the loss',
+            RefusedStateError,
+        )
     if topic.config is None:
         return skipped(f"topic {topic.name}: {_UNSEEN}")
     kept_ms = int(topic.config["retention.ms"])
+    oldest = max(unread, key=lambda each: each.age_s, default=None)
+    if oldest is not None and kept_ms >= 0 and oldest.age_s > _WORRY * kept_ms / 1000:
+        return warning(
+            f"the newest checkpoint of {oldest.place} is {oldest.age_s / 3600:,.1f} h old and there are rows after it;"
+            f" the topic keeps them for {kept_ms / 3_600_000:,.1f} h",
+            "start the workers, or raise the topic's retention.ms first",
+        )
     checkpoint = patient.settings.checkpoint
     needed_s = checkpoint.every_s + checkpoint.give_up_s
     if "delete" in topic.config["cleanup.policy"] and 0 <= kept_ms < 1000 * needed_s:
@@ -130,20 +145,26 @@ def retention(patient: Patient) -> Finding:
     return good(f"all that checkpoints have not read is there; topic {topic.name} keeps records {kept}")
 
 
-def _lost(patient: Patient, topic: Topic) -> Finding | None:
-    cluster = Cluster(patient.properties, topic.name, patient.hooks)
+@dataclass(frozen=True, slots=True)
+class _Unread:
+    """A partition whose log goes on after its newest checkpoint, or no longer reaches back to it."""
+
+    place: str
+    next_offset: int
+    low: int
+    age_s: float
+
+
+def _unread(patient: Patient, topic: Topic) -> list[_Unread]:
+    cluster, found = Cluster(patient.properties, topic.name, patient.hooks), []
     for partition, manifest in newest_manifests(patient).items():
         if partition >= len(topic.partitions):
             continue
-        low, _ = cluster.watermarks(partition, patient.timeout_s)
-        if manifest.next_offset < low:
-            place = f"{topic.name}/{partition}"
-            return failed(
-                f"offsets {manifest.next_offset} to {low - 1} of {place} were removed before they were read",
-                f'"sfd-stream checkpoint reset {place} --to earliest --keep-sketch" accepts the loss',
-                RefusedStateError,
-            )
-    return None
+        low, high = cluster.watermarks(partition, patient.timeout_s)
+        if manifest.next_offset < max(low, high):
+            age_s = patient.wall_clock() - manifest.written_at_s
+            found.append(_Unread(f"{topic.name}/{partition}", manifest.next_offset, low, age_s))
+    return found
 
 
 def clock(patient: Patient) -> Finding:
