@@ -33,12 +33,15 @@ With one on localhost:9092:
 
 [bold]sfd-stream produce --config config/local.yaml --synthetic 10000,1000,100 --partitions 4[/bold]
 
+[bold]sfd-stream doctor --config config/local.yaml[/bold]
+
 [bold]sfd-stream run --config config/local.yaml --until-end[/bold]
 
 [bold]sfd-stream checkpoint ls --config config/local.yaml[/bold]
 
-[bold]Exit codes[/bold]: 0 done · 1 unexpected · 2 wrong settings or flags · 3 refuses the state it found ·
-4 too many bad messages · 5 the broker or the store refused for good · 130, 143 ended by a second signal.
+[bold]Exit codes[/bold]: 0 done · 1 unexpected (doctor: warnings) · 2 wrong settings or flags ·
+3 refuses the state it found · 4 too many bad messages · 5 the broker or the store refused for good ·
+130, 143 ended by a second signal.
 
 [bold]Settings[/bold] come from defaults, then --config FILE, then SFD_SECTION__KEY in the environment, then
 --set section.key=value. "sfd-stream config show" says which holds and where it came from.

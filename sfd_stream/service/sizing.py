@@ -6,7 +6,7 @@ Pure arithmetic, on the same numbers that the worker itself goes by.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from sfd_stream.config.model import CheckpointSettings, SketchSettings, SnapshotSettings
@@ -59,7 +59,7 @@ def sketch_blob_bytes(ell: int, d: int) -> int:
 
 def stored_bytes(shape: Shape, keep: int) -> int:
     """What one partition's checkpoints may take: a sketch and a snapshot for each state kept; buffers are shared."""
-    p = shape.parameters
+    p = replace(shape.parameters, d=shape.d_most)
     states = keep + 2  # the newest, and the one that is being written
     buffer = (p.capacity(0).entries or p.ell * p.d) * ENTRY_BYTES
     return states * (sketch_blob_bytes(p.ell, p.d) + snapshot_bytes(p.ell, p.d)) + 2 * buffer

@@ -70,6 +70,11 @@ def test_a_port_where_nobody_listens(clinic: Clinic) -> None:
     assert (found.exit_code, found.bad()) == (5, ["connection"])
 
 
+def test_the_built_in_broker_is_told_from_a_kafka(clinic: Clinic, built_in: Broker) -> None:
+    found = clinic.examine(**{"kafka.bootstrap.servers": built_in.bootstrap})
+    assert (found.exit_code, found.bad()) == (5, ["broker"])
+
+
 @pytest.mark.parametrize("key", ["input.topic", "dead_letters.topic"])
 def test_a_topic_that_is_not_there(clinic: Clinic, key: str) -> None:
     found = clinic.examine(**{key: "t-nobody-made-this"})

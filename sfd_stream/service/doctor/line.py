@@ -9,6 +9,7 @@ from typing import Final
 
 from confluent_kafka import KafkaError
 
+from sfd_stream.kafka.cluster import BUILT_IN
 from sfd_stream.kafka.properties import redacted
 from sfd_stream.service.doctor.check import Check, Finding, failed, good, skipped, warning
 from sfd_stream.service.doctor.patient import Patient
@@ -89,21 +90,30 @@ def login(patient: Patient) -> Finding:
 
 
 def broker(patient: Patient) -> Finding:
+    """It answers, and the addresses that brokers give for themselves, where all else happens, are reached."""
+    said = [_said(patient, error) for error in patient.answer.errors]
+    misled = [words for words in said if _NODE.search(words)]
     metadata = patient.answer.metadata
     if metadata is not None:
-        return good(f"cluster {metadata.cluster_id}, of {len(metadata.brokers)} brokers")
-    said = [_said(patient, error) for error in patient.answer.errors]
-    misled = next((words for words in said if _NODE.search(words)), None)
-    if misled is not None:
+        given = [(each.host, each.port) for each in metadata.brokers.values()]
+        misled = [f"{host}:{port}: {words}" for host, port in given if (words := _unreached(host, port))]
+    if misled:
         return failed(
-            f"answers, and gives an address for itself that is not reached from here ({misled})",
+            f"answers, and gives an address for itself that is not reached from here ({misled[0]})",
             "correct the broker's advertised.listeners, or make that name and port known here",
         )
-    return failed(
-        f"takes connections, but does not answer {_protocol(patient)}"
-        f" ({said[0] if said else f'nothing within {patient.timeout_s:g} s'})",
-        "set kafka.security.protocol to what that port speaks: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL",
-    )
+    if metadata is None:
+        return failed(
+            f"takes connections, but does not answer {_protocol(patient)}"
+            f" ({said[0] if said else f'nothing within {patient.timeout_s:g} s'})",
+            "set kafka.security.protocol to what that port speaks: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL",
+        )
+    if metadata.cluster_id.startswith(BUILT_IN):
+        return failed(
+            "is the one built into the client, for demos and tests: it forgets, and knows no rights and no settings",
+            "name a Kafka in kafka.bootstrap.servers",
+        )
+    return good(f"cluster {metadata.cluster_id}, of {len(metadata.brokers)} brokers, all reached")
 
 
 def _protocol(patient: Patient) -> str:

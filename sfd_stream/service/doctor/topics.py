@@ -77,10 +77,10 @@ def message_size(patient: Patient) -> Finding:
         return skipped("no topic of snapshots yet" if snapshot.topic else "no snapshot.topic")
     if topic.config is None:
         return skipped(f"topic {topic.name}: {_UNSEEN}")
-    sketch = patient.settings.sketch
-    width = patient.shape.parameters.d
-    whole = snapshot_bytes(sketch.ell, width, dtype=snapshot.dtype, column_sums=snapshot.column_sums)
-    message = min(whole, snapshot.inline_max_bytes) + ROOM_BYTES if whole <= snapshot.inline_max_bytes else ROOM_BYTES
+    ell, d = patient.settings.sketch.ell, patient.shape.d_most
+    whole = snapshot_bytes(ell, d, dtype=snapshot.dtype, column_sums=snapshot.column_sums)
+    # Also where it will be too large for a message: while the sketch has few rows it is not.
+    message = min(whole, snapshot.inline_max_bytes) + ROOM_BYTES
     taken = int(topic.config["max.message.bytes"])
     if message > taken:
         return failed(
