@@ -63,7 +63,7 @@ def table() -> Table:
 def main() -> None:
     made = table()
     if "--paste" in sys.argv:
-        paste(PAGE, [made])
+        paste([PAGE], [made])
     else:
         made.show(Console())
 

@@ -99,10 +99,6 @@ def is_away(error: KafkaError) -> bool:
     return error.code() in _AWAY
 
 
-def away(properties: Mapping[str, Any], said: str) -> BrokerRefusedError:
-    return BrokerRefusedError(f"{address(properties)} does not answer ({said}); {CHECK_IT}")
-
-
 CHECK_IT = 'is it up, and is kafka.bootstrap.servers right? "sfd-stream doctor" tries it'
 
 

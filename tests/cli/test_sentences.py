@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sfd_stream.cli import main
-from sfd_stream.errors import BrokerRefusedError
-from sfd_stream.kafka.sink import Sink
 from sfd_stream.service import topic_plan
 from tests.parts.kafka import free_ports
 
@@ -67,11 +65,8 @@ def test_nobody_there_is_not_taken_for_a_missing_right(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(topic_plan, "_TIMEOUT_S", 1.0)
-    nobody = {"bootstrap.servers": f"127.0.0.1:{free_ports(1)[0]}"}
-    with pytest.raises(BrokerRefusedError, match=r'does not answer .*; is it up, .*"sfd-stream doctor" tries it'):
-        Sink(nobody).ensure_topic("t", partitions=1, config={}, timeout_s=1.0)
     given = {
-        "kafka.bootstrap.servers": nobody["bootstrap.servers"],
+        "kafka.bootstrap.servers": f"127.0.0.1:{free_ports(1)[0]}",
         "kafka.group.id": "g",
         "input.topic": "rows",
         "sketch.d": "100",
