@@ -1,4 +1,4 @@
-"""Makes the terminal captures in docs/operations.md, on a real broker: `python -m benchmarks.operations`.
+"""Makes the terminal captures in docs/operations.md, on a real broker: `python -m benchmarks.operations [NAME ...]`.
 
 Each capture stands between `<!-- capture NAME -->` and `<!-- end -->`; what stands there is what they printed.
 """
@@ -29,9 +29,16 @@ ROWS = 400_000
 PLACE = "rows/2"
 
 PRODUCE = f"sfd-stream produce --config {CONFIG} --synthetic {ROWS},1000,20 --partitions 4"
+TOPICS = f"sfd-stream topics --config {CONFIG} --partitions 4"
 RUN = f"sfd-stream run --config {CONFIG} --until-end"
 LS = f"sfd-stream checkpoint ls --config {CONFIG}"
 VERIFY = f"sfd-stream checkpoint verify {PLACE} --config {CONFIG}"
+DOCTOR = f"sfd-stream doctor --config {CONFIG}"
+SICK = (
+    f"{DOCTOR} --set input.topic=clicks --set snapshot.delivery=transactional --set checkpoint.url=file:///dev/shm/sfd"
+)
+SIZE = "sfd-stream size --epsilon 0.05 --k 10 --d 10000 --rate 5000 --partitions 12"
+BENCH = "sfd-stream bench --d 10000 --ell 30 --z 100"
 ROLLBACK = f"sfd-stream checkpoint rollback {PLACE} --yes --config {CONFIG}"
 
 
@@ -83,8 +90,8 @@ def terminal() -> Iterator[Terminal]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("SFD_")}
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     with start_broker(private=True) as broker:
-        for topic in ("rows-dead", "sketches"):
-            broker.create_topic(name=topic)
+        broker.create_topic(name="rows-dead")
+        broker.create_topic(name="sketches", config={"cleanup.policy": "compact"})
         broker.produce(broker.create_topic(), [b""])  # a fresh broker makes the first producer wait, and warn
         settings = {
             "SFD_KAFKA__BOOTSTRAP_SERVERS": broker.bootstrap,
@@ -119,6 +126,32 @@ def damaged_and_repaired(shell: Terminal) -> str:
     return shell.capture()
 
 
+def examined(shell: Terminal) -> str:
+    shell.run(TOPICS)
+    shell.run(DOCTOR)
+    shell.run(SICK, wanted=5)
+    return shell.capture()
+
+
+def sized(shell: Terminal) -> str:
+    shell.run(SIZE)
+    return shell.capture()
+
+
+def measured(shell: Terminal) -> str:
+    shell.run(BENCH)
+    return shell.capture()
+
+
+SCENES = {
+    "killed": killed_and_resumed,
+    "damaged": damaged_and_repaired,  # goes on from what the one before left
+    "doctor": examined,
+    "size": sized,
+    "bench": measured,
+}
+
+
 def put(page: str, name: str, text: str) -> str:
     between = re.compile(rf"(<!-- capture {name} -->\n).*?(<!-- end -->)", re.DOTALL)
     if between.search(page) is None:
@@ -127,9 +160,10 @@ def put(page: str, name: str, text: str) -> str:
 
 
 def main() -> None:
+    wanted = sys.argv[1:] or list(SCENES)
     with terminal() as shell:
-        for name, scene in (("killed", killed_and_resumed), ("damaged", damaged_and_repaired)):
-            PAGE.write_text(put(PAGE.read_text(), name, scene(shell)))
+        for name in wanted:
+            PAGE.write_text(put(PAGE.read_text(), name, SCENES[name](shell)))
 
 
 if __name__ == "__main__":

@@ -7,7 +7,23 @@ from typing import Annotated
 import typer
 
 from sfd_stream import __version__
-from sfd_stream.cli import checkpoint, config, demo, export, health, merge, metrics, plot, produce, read, topics, watch
+from sfd_stream.cli import (
+    bench,
+    checkpoint,
+    config,
+    demo,
+    doctor,
+    export,
+    health,
+    merge,
+    metrics,
+    plot,
+    produce,
+    read,
+    size,
+    topics,
+    watch,
+)
 from sfd_stream.cli import run as run_command
 
 _EPILOG = """\
@@ -17,12 +33,15 @@ With one on localhost:9092:
 
 [bold]sfd-stream produce --config config/local.yaml --synthetic 10000,1000,100 --partitions 4[/bold]
 
+[bold]sfd-stream doctor --config config/local.yaml[/bold]
+
 [bold]sfd-stream run --config config/local.yaml --until-end[/bold]
 
 [bold]sfd-stream checkpoint ls --config config/local.yaml[/bold]
 
-[bold]Exit codes[/bold]: 0 done · 1 unexpected · 2 wrong settings or flags · 3 refuses the state it found ·
-4 too many bad messages · 5 the broker or the store refused for good · 130, 143 ended by a second signal.
+[bold]Exit codes[/bold]: 0 done · 1 unexpected (doctor: warnings) · 2 wrong settings or flags ·
+3 refuses the state it found · 4 too many bad messages · 5 the broker or the store refused for good ·
+130, 143 ended by a second signal.
 
 [bold]Settings[/bold] come from defaults, then --config FILE, then SFD_SECTION__KEY in the environment, then
 --set section.key=value. "sfd-stream config show" says which holds and where it came from.
@@ -35,6 +54,7 @@ _TYPER_INTERRUPTED = 130
 DATA = "Data"
 READING = "Reading"
 SETTINGS = "Settings"
+TOOLS = "Planning and finding out what is wrong"
 
 
 def run(arguments: list[str]) -> int:
@@ -88,6 +108,9 @@ def _register(app: typer.Typer) -> None:
     app.command("topics", rich_help_panel=DATA)(topics.topics)
     app.add_typer(checkpoint.app(), name="checkpoint", rich_help_panel=STREAM)
     app.add_typer(config.app(), name="config", rich_help_panel=SETTINGS)
+    app.command("doctor", rich_help_panel=TOOLS)(doctor.doctor)
+    app.command("size", rich_help_panel=TOOLS)(size.size)
+    app.command("bench", rich_help_panel=TOOLS)(bench.bench)
     app.command("metrics", rich_help_panel=SETTINGS)(metrics.metrics)
 
 

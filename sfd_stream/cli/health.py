@@ -56,7 +56,8 @@ def _ask(url: str, timeout_s: float) -> tuple[bool, str]:
         with error:
             return False, f"{url} says {error.code}: {error.read(4096).decode(errors='replace').strip()}"
     except (OSError, HTTPException) as error:
-        return False, f"{url} does not answer: {error}"
+        reason = getattr(error, "reason", error)
+        return False, f"{url} does not answer ({reason}); is a worker running, with this http.host and http.port?"
 
 
 def _address(config: ConfigOption, overrides: SetOption) -> str:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sfd_stream.errors import SettingsError
+
 if TYPE_CHECKING:
     from sfd_stream.config import Effective
 
@@ -33,4 +35,12 @@ def settings_from(config: Path | None, overrides: list[str] | None) -> "Effectiv
     """The effective settings of a command: its file, this process's environment, its --set flags."""
     from sfd_stream.config import load
 
-    return load(config, environ=os.environ, overrides=overrides or ())
+    try:
+        return load(config, environ=os.environ, overrides=overrides or ())
+    except SettingsError as error:
+        if config is not None:
+            raise
+        hint = (
+            'no file was given: --config FILE names one, "sfd-stream config schema --example" prints one to begin with'
+        )
+        raise SettingsError(f"{error}\n  {hint}", problems=(*error.problems, hint)) from None

@@ -120,9 +120,11 @@ def _messages(
         blocks, total = paper_synthetic_blocks(n, d, z, seed), n
     else:
         what = kind.value if kind else matrices.kind_of(file)
+        if what == Kind.TEXT and form not in (None, Form.LIST):
+            raise SettingsError(f"words are text, which {form.value} can't hold; leave out --format")
+        if not file.exists():
+            raise SettingsError(f"there is no file {file}; give the path of one that can be read")
         if what == Kind.TEXT:
-            if form not in (None, Form.LIST):
-                raise SettingsError(f"words are text, which {form.value} can't hold; leave out --format")
             return row_messages.bag_messages(matrices.read_bags(file)), None
         blocks, total = matrices.read_matrix(file, what), None
     form = form or Form.PACKED

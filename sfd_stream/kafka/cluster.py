@@ -22,7 +22,7 @@ from sfd_stream.kafka.faults import Fault, Hooks, address, error_of, fault_of, r
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
-_BUILT_IN = "mockCluster"  # how the built-in broker's cluster id begins
+BUILT_IN = "mockCluster"  # how the built-in broker's cluster id begins
 
 
 class Cluster:
@@ -44,7 +44,7 @@ class Cluster:
 
     def topic_id(self, timeout_s: float) -> str | None:
         """The topic's own id, which a topic of the same name made later does not have."""
-        if self.cluster_id(timeout_s).startswith(_BUILT_IN):
+        if self.cluster_id(timeout_s).startswith(BUILT_IN):
             return None  # it has no controller to ask
 
         def question(left_s: float) -> Any:

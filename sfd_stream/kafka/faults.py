@@ -91,6 +91,17 @@ def fault_of(error: KafkaError) -> Fault:
     return Fault.PASSING
 
 
+_AWAY = {KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE}
+
+
+def is_away(error: KafkaError) -> bool:
+    """Whether nobody answered, rather than somebody with a no."""
+    return error.code() in _AWAY
+
+
+CHECK_IT = 'is it up, and is kafka.bootstrap.servers right? "sfd-stream doctor" tries it'
+
+
 def lasts(error: KafkaError) -> bool:
     """Whether another client would fare no better: rights, credentials, versions."""
     return error.code() in _WORDS

@@ -16,7 +16,7 @@ from confluent_kafka import OFFSET_BEGINNING, OFFSET_INVALID, Consumer, KafkaErr
 from sfd_stream.errors import BrokerRefusedError
 from sfd_stream.kafka.cluster import ask
 from sfd_stream.kafka.ends import Ends
-from sfd_stream.kafka.faults import Fault, Hooks, address, error_of, fault_of, refusal, refuse_settings
+from sfd_stream.kafka.faults import CHECK_IT, Fault, Hooks, address, error_of, fault_of, refusal, refuse_settings
 from sfd_stream.kafka.properties import redacted, tail_properties
 from sfd_stream.kafka.records import Record
 
@@ -170,4 +170,5 @@ class Tail:
 
     def _too_late(self, what: str, timeout_s: float) -> BrokerRefusedError:
         last = f" (last heard: {self._words})" if self._words else ""
-        return BrokerRefusedError(f"{address(self._properties)} did not answer in {timeout_s:.0f} s: {what}{last}")
+        where = f"{address(self._properties)} did not answer in {timeout_s:.0f} s"
+        return BrokerRefusedError(f"{where}: {what}{last}; {CHECK_IT}")

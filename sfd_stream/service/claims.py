@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from sfd_stream.errors import BrokerRefusedError
+from sfd_stream.kafka.faults import CHECK_IT
 from sfd_stream.kafka.source import Source
 from sfd_stream.service.desk import Desk
 from sfd_stream.service.keeper import AbandonedError, Surroundings
@@ -122,4 +123,4 @@ def patiently(
         except TimeoutError as error:
             check()
             if clock() >= deadline:
-                raise BrokerRefusedError(f"{error}, and not for {give_up_s:g} s") from None
+                raise BrokerRefusedError(f"{error}, and not for {give_up_s:g} s; {CHECK_IT}") from None

@@ -10,13 +10,14 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
 from sfd_stream.errors import BrokerRefusedError
+from sfd_stream.kafka.faults import CHECK_IT, is_away
 
 if TYPE_CHECKING:
     from sfd_stream.config.model import Settings
 
 _BROKER_DEFAULT: Final = -1
 _TIMEOUT_S: Final = 30.0
-_ROOM_BYTES: Final = 65_536
+ROOM_BYTES: Final = 65_536
 """For a message's key, headers and batch, beyond its value."""
 
 
@@ -31,11 +32,11 @@ def wanted_topics(settings: Settings, partitions: int) -> Iterator[WantedTopic]:
     """All that the settings name. One partition is enough for snapshots: readers read them all, and in order."""
     yield WantedTopic(settings.input.topic, partitions)
     if settings.snapshot.topic is not None:
-        size = max(settings.snapshot.inline_max_bytes + _ROOM_BYTES, 1_048_588)  # never below Kafka's own default
+        size = max(settings.snapshot.inline_max_bytes + ROOM_BYTES, 1_048_588)  # never below Kafka's own default
         compacted = {"cleanup.policy": "compact", "max.message.bytes": str(size)}
         yield WantedTopic(settings.snapshot.topic, 1, compacted)
     if settings.dead_letters.topic is not None:
-        size = settings.input.max_message_bytes + _ROOM_BYTES  # a dead letter is a message with headers
+        size = settings.input.max_message_bytes + ROOM_BYTES  # a dead letter is a message with headers
         yield WantedTopic(settings.dead_letters.topic, partitions, {"max.message.bytes": str(size)})
 
 
@@ -48,6 +49,9 @@ def make_topic(admin: Any, topic: WantedTopic, replication_factor: int | None) -
         cause = error.args[0]
         if cause.code() == KafkaError.TOPIC_ALREADY_EXISTS:
             return False
+        if is_away(cause):
+            said = f"{cause.name()}: {cause.str()}"
+            raise BrokerRefusedError(f"no broker answers within {_TIMEOUT_S:.0f} s ({said}); {CHECK_IT}") from error
         raise BrokerRefusedError(
             f"topic {topic.name} can't be made ({cause.name()}: {cause.str()}); grant CREATE on it, or make it with"
             f" {topic.partitions} partitions and {topic.config or 'no settings of its own'}"

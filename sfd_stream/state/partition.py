@@ -53,10 +53,14 @@ class Shape:
             "half_life_rows": p.half_life_rows,
         }
 
+    @property
+    def d_most(self) -> int:
+        """The most columns that it may come to have."""
+        return self.columns.d_max if isinstance(self.columns, GrowingColumns) else self.columns.d
+
     def memory_bytes(self) -> int:
         """What one partition may need at most: sketch, workspace of a shrink, and twice the buffer (once joined)."""
-        p = self.parameters
-        d = self.columns.d_max if isinstance(self.columns, GrowingColumns) else self.columns.d
+        p, d = self.parameters, self.d_most
         entries = replace(p, d=d).capacity(0).entries or p.ell * d
         return 5 * (p.ell + 6) * d * 8 + 2 * entries * ENTRY_BYTES
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
 
 import pytest
 import typer
@@ -11,10 +15,16 @@ import typer
 from sfd_stream.cli import main
 from sfd_stream.cli.app import _app
 
-COMMANDS = [
-    ("run",), ("produce",), ("demo",), ("config", "check"), ("config", "show"), ("config", "schema"),
-    *(("checkpoint", name) for name in ("ls", "show", "verify", "rollback", "reset", "prune")),
-]  # fmt: skip
+
+def commands() -> Iterator[tuple[str, ...]]:
+    """Every one that there is, by its words."""
+    root = typer.main.get_command(_app())
+    for name, command in root.commands.items():
+        below = getattr(command, "commands", None)
+        yield from [(name,)] if below is None else [(name, each) for each in below]
+
+
+COMMANDS = list(commands())
 
 
 @pytest.fixture(autouse=True)
@@ -52,3 +62,25 @@ def parse(words: list[str]) -> None:
 def test_without_arguments_it_shows_how_to_begin(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 0
     assert "sfd-stream demo" in capsys.readouterr().out
+
+
+def test_commands_are_shown_in_groups_by_what_one_wants(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    out = capsys.readouterr().out
+    panels = ["The stream", "Reading", "Data", "Settings", "Planning and finding out what is wrong"]
+    assert all(f"─ {panel} ─" in out for panel in panels)
+    assert "─ Commands ─" not in out, "a command without a group"
+
+
+@pytest.mark.parametrize(("typed", "offered"), [("sfd-stream doc", "doctor"), ("sfd-stream checkpoint ver", "verify")])
+def test_the_shell_completes_commands(typed: str, offered: str) -> None:
+    """As bash asks the script that --install-completion puts in its place."""
+    asked = {"COMP_WORDS": typed, "COMP_CWORD": str(len(typed.split()) - 1), "_SFD_STREAM_COMPLETE": "complete_bash"}
+    done = subprocess.run(
+        [sys.executable, "-m", "sfd_stream.cli"],
+        env={**os.environ, **asked},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.split() == [offered], done.stderr

@@ -10,6 +10,7 @@ import pytest
 from benchmarks import operations
 from sfd_stream import errors
 from sfd_stream.cli import main
+from sfd_stream.service.doctor import checks
 
 PAGE = (Path(__file__).parents[2] / "docs" / "operations.md").read_text()
 
@@ -29,6 +30,17 @@ def test_the_captures_are_of_the_commands_that_make_them() -> None:
     run, rollback = operations.RUN, operations.ROLLBACK
     assert commands("killed") == [operations.PRODUCE, run, operations.LS, run]
     assert commands("damaged") == [run, operations.VERIFY, rollback, run]
+    assert commands("doctor") == [operations.TOPICS, operations.DOCTOR, operations.SICK]
+    assert commands("size") == [operations.SIZE]
+    assert commands("bench") == [operations.BENCH]
+
+
+def test_every_check_of_the_doctor_is_told_and_shown() -> None:
+    names = {"settings", *(check.name for check in checks())}
+    table = PAGE.split("| checks | tried by |")[1].split("\n\n")[0]
+    words = table.replace("right to write, to the group", "right to write, right to the group")
+    assert not [name for name in names if name not in words]
+    assert not [name for name in names if capture("doctor").count(f" {name} ") < 2]
 
 
 def test_the_run_that_was_killed_and_resumed_counted_each_row_once() -> None:

@@ -328,6 +328,8 @@ def test_the_notes_say_what_to_look_at_next(tmp_path: Path) -> None:
     ]
     assert "helm test sketch -n data" in notes
     assert "sfd-stream checkpoint ls" in notes
+    assert "-- sfd-stream doctor" in notes
+    assert "sfd-stream size --epsilon 0.1 --k 10 --d 1000 --rate ROWS_PER_SECOND --partitions P --pods 2" in notes
     assert "Nothing scrapes it" in notes
 
 

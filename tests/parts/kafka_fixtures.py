@@ -3,6 +3,7 @@
     kafka            the run's one real broker, shared by all processes; topics by `kafka.create_topic()`
     private_broker   a factory of real brokers of one's own, to kill and restart
     built_in         librdkafka's own broker, in this process
+    secure           one more real broker, that asks who one is, shared by the tests of one process
     broker           both of `kafka` and `built_in`, one after the other: for contract tests
 
 A test that needs a real broker is marked `real_kafka` by hand or by using one of the fixtures. Where there
@@ -21,12 +22,14 @@ import pytest
 
 from sfd_stream.kafka.embedded import EmbeddedBroker
 from tests.parts.kafka import Broker, LocalBroker, NoKafkaError, start_broker
+from tests.parts.kafka_home import kafka_home
 from tests.parts.kafka_keeper import shared_broker
+from tests.parts.secure import SecureBroker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-NEEDS_REAL = {"kafka", "private_broker"}
+NEEDS_REAL = {"kafka", "private_broker", "secure"}
 _FOLDER = pytest.StashKey[Path]()
 _REASON = "no real Kafka"
 Found = TypeVar("Found")
@@ -113,6 +116,12 @@ def private_broker() -> Iterator[PrivateBrokers]:
     yield make
     for broker in made:
         broker.close()
+
+
+@pytest.fixture(scope="session")
+def secure() -> Iterator[SecureBroker]:
+    with SecureBroker.open(or_without(kafka_home)) as broker:
+        yield broker
 
 
 @pytest.fixture(scope="session")

@@ -30,7 +30,7 @@ _OAUTH = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule re
 
 
 class SecureBroker(LocalBroker):
-    """`clients` has the properties of each way in, by name: scram, tls, oauth."""
+    """`clients` has the properties of each way in, by name: scram, tls, oauth; misled leads nowhere."""
 
     kind = "secure"
     clients: dict[str, dict[str, str]]
@@ -38,15 +38,15 @@ class SecureBroker(LocalBroker):
     @classmethod
     def open(cls, home: KafkaHome) -> SecureBroker:
         folder = Path(tempfile.mkdtemp(prefix="sfd-secure-"))
-        port, controller, scram, tls, oauth = free_ports(5)
+        port, controller, scram, tls, oauth, misled = free_ports(6)
         keys = _certificates(folder)
         settings = broker_properties(port=port, controller_port=controller, logs=folder / "logs")
         ways = f"SASL_SSL://127.0.0.1:{scram},SSL://127.0.0.1:{tls},SASL_PLAINTEXT://127.0.0.1:{oauth}"
         settings |= {
-            "listeners": f"{settings['listeners']},{ways}",
-            "advertised.listeners": f"{settings['advertised.listeners']},{ways}",
+            "listeners": f"{settings['listeners']},{ways},MISLED://127.0.0.1:{misled}",
+            "advertised.listeners": f"{settings['advertised.listeners']},{ways},MISLED://nobody.invalid:9092",
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL_SSL:SASL_SSL,SSL:SSL,"
-            "SASL_PLAINTEXT:SASL_PLAINTEXT",
+            "SASL_PLAINTEXT:SASL_PLAINTEXT,MISLED:PLAINTEXT",
             "sasl.enabled.mechanisms": "SCRAM-SHA-256,OAUTHBEARER",
             "listener.name.sasl_ssl.scram-sha-256.sasl.jaas.config": _SCRAM,
             "listener.name.sasl_ssl.sasl.enabled.mechanisms": "SCRAM-SHA-256",
@@ -87,6 +87,7 @@ class SecureBroker(LocalBroker):
                 "sasl.mechanism": "OAUTHBEARER",
                 "sasl.oauthbearer.config": f"sub={USER}",
             },
+            "misled": {"bootstrap.servers": f"127.0.0.1:{misled}"},
         }
         return broker
 
@@ -95,10 +96,18 @@ class SecureBroker(LocalBroker):
         wanted = UserScramCredentialUpsertion(USER, scram, PASSWORD.encode())
         self.admin.alter_user_scram_credentials([wanted])[USER].result(30)
 
-    def allow(self, kind: ResourceType, name: str, *operations: AclOperation, principal: str = f"User:{USER}") -> None:
+    def allow(
+        self,
+        kind: ResourceType,
+        name: str,
+        *operations: AclOperation,
+        principal: str = f"User:{USER}",
+        prefixed: bool = False,
+    ) -> None:
         """Grant exactly this; there is no other right than what was granted."""
+        pattern = ResourcePatternType.PREFIXED if prefixed else ResourcePatternType.LITERAL
         wanted = [
-            AclBinding(kind, name, ResourcePatternType.LITERAL, principal, "*", operation, AclPermissionType.ALLOW)
+            AclBinding(kind, name, pattern, principal, "*", operation, AclPermissionType.ALLOW)
             for operation in operations
         ]
         for made in self.admin.create_acls(wanted).values():

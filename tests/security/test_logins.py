@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +12,6 @@ import pytest
 from confluent_kafka.admin import AclOperation, ResourceType  # type: ignore[attr-defined]
 
 from sfd_stream.wire.row_encode import encode_row
-from tests.parts.kafka import kafka_home
-from tests.parts.kafka_fixtures import or_without
 from tests.parts.secure import PASSWORD, SecureBroker
 
 pytestmark = [pytest.mark.real_kafka, pytest.mark.xdist_group("secure")]
@@ -25,10 +22,9 @@ TOPIC, GROUP = ResourceType.TOPIC, ResourceType.GROUP
 WAYS = ("scram", "tls", "oauth")
 
 
-@pytest.fixture(scope="module")
-def broker() -> Iterator[SecureBroker]:
-    with SecureBroker.open(or_without(kafka_home)) as broker:
-        yield broker
+@pytest.fixture
+def broker(secure: SecureBroker) -> SecureBroker:
+    return secure
 
 
 class Stage:

@@ -1,0 +1,45 @@
+"""The machine, or this container's part of it: are there the processors and the memory that the settings ask for?"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from sfd_stream.service.doctor.check import Check, Finding, good, warning
+from sfd_stream.service.doctor.patient import Patient
+from sfd_stream.service.quota import Quota, fitted, misfits
+from sfd_stream.service.sizing import as_size
+
+_THREADS = "worker.blas_threads"
+
+
+def threads(patient: Patient) -> Finding:
+    settings = fitted(patient.settings, patient.quota)
+    for words in misfits(settings, patient.quota):
+        if words.startswith(_THREADS):
+            reason, _, remedy = words.rpartition("; ")
+            return warning(reason, remedy)
+    cpus = "no limit" if patient.quota.cpus is None else f"{patient.quota.cpus:g} CPUs"
+    return good(f"{_THREADS} is {settings.worker.blas_threads}; there are {cpus}")
+
+
+def memory(patient: Patient) -> Finding:
+    limit = patient.quota.memory_bytes or os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    quota = Quota(patient.quota.cpus, limit)
+    settings = fitted(patient.settings, patient.quota)
+    for words in misfits(settings, quota):
+        if not words.startswith(_THREADS):
+            reason, _, remedy = words.rpartition("; ")
+            return warning(reason, remedy)
+    one, budget = patient.shape.memory_bytes(), settings.worker.memory_max_bytes
+    if one > budget:
+        return warning(
+            f"one partition may need {as_size(one)}, and the worker may use {as_size(budget)}",
+            "lower sketch.ell or sketch.buffer_max_bytes, or raise worker.memory_max_bytes and the memory limit",
+        )
+    return good(f"a partition needs up to {as_size(one)}: {budget // one} fit into a worker's {as_size(budget)}")
+
+
+def checks() -> Iterator[Check]:
+    yield Check("BLAS threads", threads, "")
+    yield Check("memory", memory, "")

@@ -1,0 +1,109 @@
+"""What `size` reckons is what the program really takes: memory, messages, checkpoints; and its two rules for ell."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from sfd_stream.service import sizing
+from sfd_stream.sketch.builder import SketchBuilder
+from sfd_stream.sketch.rows import RowBlock
+from sfd_stream.sketch.synthetic import paper_synthetic
+from sfd_stream.state.partition import Durable, PartitionState, encode
+from sfd_stream.wire.columns import FixedColumns
+from sfd_stream.wire.rows import DecodedBatch, decode, encode_rows
+from sfd_stream.wire.snapshot_ids import SnapshotId
+from sfd_stream.wire.snapshots import encode_snapshot, snapshot_of
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 0.05, 0.5])
+@pytest.mark.parametrize("k", [0, 10, 100])
+def test_ell_by_the_theorem_is_the_least_for_which_its_bound_is_epsilon(epsilon: float, k: int) -> None:
+    ell = sizing.ell_by_theorem(epsilon, k)
+    assert 1 / (sizing.ALPHA * ell - k) <= epsilon * (1 + 1e-9)
+    assert sizing.ALPHA * (ell - 1) - k < 1 / epsilon
+    for_projection = sizing.ell_for_projection(epsilon, k)
+    assert for_projection <= (1 + epsilon) * (for_projection - k / sizing.ALPHA) * (1 + 1e-9)
+
+
+def test_experience_asks_for_less_than_the_theorem_and_for_more_than_the_directions_wanted() -> None:
+    for epsilon in (0.01, 0.1, 1.0):
+        assert 10 < sizing.ell_by_experience(epsilon, 10) < sizing.ell_by_theorem(epsilon, 10)
+
+
+@pytest.mark.parametrize("epsilon", [0.05, 0.1])
+def test_with_the_ell_of_experience_the_true_error_is_within_epsilon(epsilon: float) -> None:
+    k = 5
+    A = paper_synthetic(2_000, 100, 20)
+    parameters = sizing.plain_shape(100, sizing.ell_by_experience(epsilon, k)).parameters
+    builder = SketchBuilder(parameters)
+    builder.absorb(RowBlock.from_csr(A))
+    squares = np.linalg.svd(A.toarray(), compute_uv=False) ** 2
+    B = builder.sketch().matrix
+    error = np.linalg.norm((A.T @ A).toarray() - B.T @ B, 2)
+    assert error <= epsilon * squares[k:].sum()
+
+
+@pytest.mark.parametrize(("dtype", "sums"), [("float64", True), ("float32", True), ("float64", False)])
+def test_a_snapshot_is_as_large_as_reckoned(dtype: str, sums: bool) -> None:
+    ell, d = 20, 1_000
+    builder = SketchBuilder(sizing.plain_shape(d, ell).parameters)
+    builder.absorb(RowBlock.from_csr(paper_synthetic(5_000, d, 50)))
+    snapshot = snapshot_of(
+        builder.sketch(), FixedColumns(d), SnapshotId("c", "g", "t", 0, 1, 1),
+        partitions=1, next_offset=5_000, made_at_s=1.0, dtype=dtype, column_sums=sums,
+    )  # fmt: skip
+    reckoned = sizing.snapshot_bytes(ell, d, dtype=dtype, column_sums=sums)
+    assert 0.85 * reckoned <= len(encode_snapshot(snapshot)) <= reckoned
+
+
+def test_checkpoints_of_an_hour_are_as_large_as_reckoned() -> None:
+    """An hour in small: as many checkpoints and shrinks as rows and times ask for, encoded as a worker does."""
+    d, ell, z, rate, every_s = 500, 20, 20, 40.0, 60.0
+    shape = sizing.plain_shape(d, ell)
+    load = sizing.Load(rate, 1, z, every_s, 10**9, snapshot_every_s=math.inf)
+    state, durable, written = PartitionState(shape, 0), None, 0
+    per_checkpoint = int(rate * every_s)
+    rows = paper_synthetic(per_checkpoint, d, z)
+    messages = list(encode_rows(rows))
+    for number in range(60):
+        state.apply(_batch(messages, d), (number + 1) * per_checkpoint, None, 0)
+        frozen = state.freeze()
+        new = encode(frozen, durable)
+        written += sum(len(part) for part in (new.sketch, *new.buffer) if isinstance(part, bytes))
+        durable = Durable(
+            frozen.arrays["B"], frozen.numbers["shrinks"], len(frozen.blocks), 0, _Ref.of(new.sketch), _refs(new.buffer)
+        )
+    assert state.builder.shrinks > 3
+    assert 0.7 <= written / sizing.checkpoint_bytes_per_hour(shape, load) <= 1.3
+
+
+class _Ref:
+    """Stands for a blob that is in the store already."""
+
+    @classmethod
+    def of(cls, part: object) -> object:
+        return None if part is None else cls()
+
+
+def _refs(parts: tuple[object, ...]) -> tuple[object, ...]:
+    return tuple(map(_Ref.of, parts))
+
+
+def _batch(messages: list[bytes], d: int) -> DecodedBatch:
+    return decode(messages, FixedColumns(d))
+
+
+def test_a_pod_has_room_for_the_partitions_of_one_that_is_away() -> None:
+    one = 10**9
+    alone, pair, many = (sizing.pod_bytes(one, 12, pods) for pods in (1, 2, 4))
+    assert alone == pair > many > 4 * one / 0.6
+
+
+@pytest.mark.parametrize(
+    ("count", "words"), [(999, "999 bytes"), (2_480_000, "2.48 MB"), (5.89e9, "5.89 GB"), (1e15, "1e+03 TB")]
+)
+def test_sizes_are_for_people(count: float, words: str) -> None:
+    assert sizing.as_size(count) == words
