@@ -69,17 +69,21 @@ def demo(
 
 
 def _play(stack: ExitStack, teller: Any, broker: str | None, s3: str | None, picture: Path, *, stay: bool) -> None:
-    from sfd_stream.cli.demo_story import Story
+    from sfd_stream.cli.demo_story import Story, rows
+    from sfd_stream.cli.wiring import admin_of
     from sfd_stream.config import load
-    from sfd_stream.service.demo_cast import Workers
+    from sfd_stream.service.demo_cast import PARTITIONS, Workers
+    from sfd_stream.service.topics import ensure_topic
 
+    truth = rows(teller)
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sfd-demo-")))
     ground = _ground(stack, broker, s3, folder)
     file = ground.write_settings(folder)
     settings = load(file, environ=ground.environ, overrides=ground.overrides).settings
+    ensure_topic(admin_of(settings), ground.topic, PARTITIONS, sleep=time.sleep)
     stack.enter_context(_cleaned_up(ground, settings))
     workers = stack.enter_context(Workers(folder, file, ground))
-    story = Story(ground, settings, workers, teller)
+    story = Story(ground, settings, workers, teller, truth)
     story.tell(picture)
     if stay:
         try:

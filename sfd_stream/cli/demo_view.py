@@ -16,6 +16,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from sfd_stream.service.demo_cast import PARTITIONS
+
 _EVERY_S = 0.4
 _BAR = 40
 _INDENT = 3
@@ -25,12 +27,11 @@ _PLACES = r"https?://\S+|(?<=\s)/\S+\.svg"
 
 @dataclass(frozen=True)
 class Look:
-    """One moment of the stream: rows sent of all, rows in, and what each worker says of its partitions."""
+    """One moment of the stream: rows sent, of how many, and what each worker says of its partitions."""
 
     sent: int
     total: int
     partitions: Mapping[int, Sequence[Mapping[str, Any]]]
-    fallen: frozenset[int] = frozenset()
 
     @property
     def rows(self) -> int:
@@ -101,7 +102,10 @@ class Teller:
 
 def view(look: Look) -> Any:
     """The live part of the screen, as rich draws it."""
-    return Padding(Group(_bar(look), _table(look)), (1, 0, 0, _INDENT))
+    held = {int(part["partition"]): (number, part) for number, parts in look.partitions.items() for part in parts}
+    if not held:
+        return Padding(Text("the workers are on their way ...", style="dim"), (1, 0, 0, _INDENT))
+    return Padding(Group(_bar(look), _table(held)), (1, 0, 0, _INDENT))
 
 
 def _bar(look: Look) -> Text:
@@ -112,25 +116,29 @@ def _bar(look: Look) -> Text:
     return bar.append(f"  {look.rows:,} rows in the sketch of {look.sent:,} sent", style="default")
 
 
-def _table(look: Look) -> Table:
+def _table(held: Mapping[int, tuple[int, Mapping[str, Any]]]) -> Table:
     table = Table("partition", "worker", box=box.SIMPLE_HEAD, pad_edge=False)
     for title in ("rows", "lag", "error at most", "last checkpoint"):
         table.add_column(title, justify="right")
-    held = {int(part["partition"]): (number, part) for number, parts in look.partitions.items() for part in parts}
-    for partition, (number, part) in sorted(held.items()):
-        error = "" if part["delta_ratio"] is None else f"{part['delta_ratio']:.2%}"
-        reading = part["state"] == "reading"
-        table.add_row(
-            str(partition),
-            str(number) if reading else f"{number} ({part['state']})",
-            f"{part['rows']:,}",
-            "" if part["lag"] is None else f"{part['lag']:,}",
-            error,
-            f"{part['checkpoint_age_s']:.0f} s ago" if reading else "",
-        )
-    for number in sorted(look.fallen):
-        table.add_row("", Text(f"{number} killed", style="bold red"))
+    for partition in range(PARTITIONS):
+        if partition in held:
+            table.add_row(str(partition), *_cells(*held[partition]))
+        else:
+            table.add_row(str(partition), Text("nobody", style="bold red"))
     return table
+
+
+def _cells(number: int, part: Mapping[str, Any]) -> list[str]:
+    if part["state"] != "reading":
+        return [f"{number}, {part['state']}"]
+    ratio, lag = part["delta_ratio"], part["lag"]
+    return [
+        str(number),
+        f"{part['rows']:,}",
+        "" if lag is None else f"{lag:,}",
+        "" if ratio is None else f"{ratio:.2%}",
+        f"{part['checkpoint_age_s']:.0f} s ago",
+    ]
 
 
 def _highlighted(text: Text) -> Text:

@@ -81,7 +81,7 @@ def check_counters(truth: Truth, sketch: Sketch) -> list[Claim]:
         Claim("rows", sketch.rows, truth.rows),
         Claim("non-zeros", sketch.nnz, truth.block.nnz),
         Claim("squared Frobenius norm", sketch.squared_frobenius, truth.squared_frobenius),
-        Claim("column sums", COLUMNS - differ, COLUMNS),
+        Claim("columns of equal sum", COLUMNS - differ, COLUMNS),
     ]
     wrong = [
         f"{claim.name} {claim.found:,.0f} instead of {claim.fed:,.0f}" for claim in claims if claim.found != claim.fed

@@ -227,6 +227,8 @@ def remove_topics(admin: Any, ground: Ground) -> list[str]:
     for what, done in removals.items():
         try:
             done.result(END_S)
+        except TimeoutError:
+            left.append(f"{what} (no answer)")
         except KafkaException as error:
             if error.args[0].name() not in {"UNKNOWN_TOPIC_OR_PART", "GROUP_ID_NOT_FOUND"}:
                 left.append(f"{what} ({error.args[0].str()})")
