@@ -10,7 +10,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 RUN_STAMP := $(VENV)/.installed-to-run
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# Python compiles what it imports; compiling all that is installed would take longer than the demo.
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 # One BLAS thread: bit-identical replay needs a fixed number, and workers scale by partitions.
 export OPENBLAS_NUM_THREADS ?= 1
 export MKL_NUM_THREADS ?= 1

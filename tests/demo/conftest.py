@@ -16,10 +16,11 @@ import pytest
 from tests.parts.seaweed import s3_server
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
 __all__ = ["s3_server"]
 DEADLINE_S = 150.0
+PROGRAM = (sys.executable, "-m", "sfd_stream.cli")
 
 
 @dataclass
@@ -63,9 +64,9 @@ def _environment(process: Path) -> list[str]:
 def play(tmp_path: Path) -> Iterator[Callable[..., Playing]]:
     made: list[Playing] = []
 
-    def start(*arguments: str, **environ: str) -> Playing:
+    def start(*arguments: str, program: Sequence[str] = PROGRAM, **environ: str) -> Playing:
         (tmp_path / "tmp").mkdir()
-        command = [sys.executable, "-m", "sfd_stream.cli", "demo", *arguments]
+        command = [*program, "demo", *arguments]
         with (tmp_path / "out").open("wb") as out:
             process = subprocess.Popen(
                 command, cwd=tmp_path, stdout=out, stderr=out, start_new_session=True,
