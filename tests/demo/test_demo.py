@@ -34,6 +34,7 @@ def chapters(text: str) -> list[str]:
 
 
 @pytest.mark.real_s3
+@pytest.mark.xdist_group("s3")
 def test_on_a_kafka_and_a_bucket_of_ones_own_it_stays_until_told_and_takes_everything_away_again(
     play: Callable[..., Playing], kafka: Broker, s3_server: SeaweedServer
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import subprocess
 import sys
@@ -22,7 +23,7 @@ from trove_classifiers import classifiers
 from sfd_stream import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from email.message import Message
 
 ROOT = Path(__file__).parents[2]
@@ -118,8 +119,13 @@ def modules_in(folders: Iterable[str]) -> set[str]:
     return found
 
 
+@functools.cache
+def homes_of_modules() -> Mapping[str, list[str]]:
+    return packages_distributions()
+
+
 def packages_of(modules: Iterable[str]) -> set[str]:
-    homes = packages_distributions()
+    homes = homes_of_modules()
     return {canonicalize_name(name) for module in modules for name in homes.get(module, ())}
 
 
