@@ -55,22 +55,22 @@ def demo(
 
     On a cluster of your own, until Ctrl-C: [bold]sfd-stream demo --broker localhost:9092 --stay[/bold]
     """
+    from sfd_stream.cli.demo_story import program
     from sfd_stream.cli.demo_view import Teller
 
-    began, teller = time.monotonic(), Teller()
+    began, file, teller = time.monotonic(), _picture_place(picture), Teller()
     teller.title("sfd-stream demo", "the main directions of a Kafka topic, live, certified, and safe from kill -9")
     with _one_signal(), ExitStack() as stack:
-        _play(stack, teller, broker, s3, picture or _picture_place(), stay=stay)
-    seconds = time.monotonic() - began
-    teller.say("")
-    teller.say(f"Done in {seconds:.0f} s; everything but the picture is gone again.")
+        _play(stack, teller, broker, s3, file, stay=stay)
+    teller.blank()
+    teller.say(f"Done in {time.monotonic() - began:.0f} s; everything but the picture is gone again.")
     if not stay:
-        teller.say('Next: "sfd-stream demo --stay" keeps it running, "sfd-stream --help" has everything else.')
+        teller.say(f'Next: "{program()} demo --stay" keeps it running, "{program()} --help" has everything else.')
 
 
 def _play(stack: ExitStack, teller: Any, broker: str | None, s3: str | None, picture: Path, *, stay: bool) -> None:
     from sfd_stream.cli.demo_story import Story, rows
-    from sfd_stream.cli.wiring import admin_of
+    from sfd_stream.cli.wiring import admin_of, store_of
     from sfd_stream.config import load
     from sfd_stream.service.demo_cast import PARTITIONS, Workers
     from sfd_stream.service.topics import ensure_topic
@@ -80,6 +80,8 @@ def _play(stack: ExitStack, teller: Any, broker: str | None, s3: str | None, pic
     ground = _ground(stack, broker, s3, folder)
     file = ground.write_settings(folder)
     settings = load(file, environ=ground.environ, overrides=ground.overrides).settings
+    # What can't be reached is said before anything is begun.
+    store_of(settings).list("")
     ensure_topic(admin_of(settings), ground.topic, PARTITIONS, sleep=time.sleep)
     stack.enter_context(_cleaned_up(ground, settings))
     workers = stack.enter_context(Workers(folder, file, ground))
@@ -147,6 +149,10 @@ def _one_signal() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _picture_place() -> Path:
+def _picture_place(given: Path | None) -> Path:
     """Here, or among the temporary files where one may not write here."""
-    return Path(_PICTURE) if os.access(".", os.W_OK) else Path(tempfile.gettempdir(), _PICTURE)
+    if given is None:
+        return Path(_PICTURE) if os.access(".", os.W_OK) else Path(tempfile.gettempdir(), _PICTURE)
+    if given.is_dir() or not os.access(given.parent, os.W_OK):
+        raise SettingsError(f"--picture: {given} can't be written; give a file in a folder that is there")
+    return given

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -89,6 +91,7 @@ class Story:
             self.teller.say(
                 f"Worker {worker.number} reads {_partitions(worker.reads())}; its live page is {worker.page()}"
             )
+        self.teller.say("(The pages live as long as the demo; --stay keeps it.)")
 
     def _read(self) -> list[int]:
         return [partition for worker in self.workers.all.values() for partition in worker.reads()]
@@ -182,7 +185,7 @@ class Story:
         for worker in self.workers.all.values():
             self.teller.say(f"Worker {worker.number}: {worker.page()}")
         self.teller.say(
-            f"In another terminal: sfd-stream watch --broker {self.ground.bootstrap} --topic {self.ground.snapshots}"
+            f"In another terminal: {program()} watch --broker {self.ground.bootstrap} --topic {self.ground.snapshots}"
         )
         self.teller.say(f"{STAY_ROWS_PER_S:.0f} rows a second until Ctrl-C.")
         rows = cycle(self.truth.messages)
@@ -193,6 +196,13 @@ class Story:
                 if not self.teller.live:
                     look = self.look()
                     self.teller.say(f"{look.rows:,} rows in the sketch of {look.sent:,} sent")
+
+
+def program() -> str:
+    """What to type to run us again, from here."""
+    if shutil.which("sfd-stream"):
+        return "sfd-stream"
+    return sys.argv[0] if Path(sys.argv[0]).name == "sfd-stream" else "python -m sfd_stream.cli"
 
 
 def _rows_of(reader: SnapshotReader) -> int:

@@ -52,9 +52,12 @@ class Teller:
     def title(self, name: str, text: str) -> None:
         self._print(Text.assemble((name, "bold cyan"), "  ", text), 0)
 
+    def blank(self) -> None:
+        self._print(Text(), 0)
+
     def chapter(self, name: str) -> None:
         self._chapter += 1
-        self._print(Text(), 0)
+        self.blank()
         self._print(Text.assemble((f"{self._chapter}  ", "cyan"), (name, "bold cyan")), 0)
 
     def say(self, text: str) -> None:

@@ -125,7 +125,17 @@ class DemoWorker:
     def kill(self) -> None:
         """As `kill -9` does: no goodbye to anybody."""
         self.process.kill()
-        self.process.wait()
+        self.end(END_S)
+
+    def end(self, patience_s: float) -> None:
+        """Waits for its end, and brings it about if that takes too long."""
+        try:
+            self.process.wait(patience_s)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        assert self.process.stdin is not None
+        self.process.stdin.close()
 
     def partitions(self) -> list[dict[str, Any]]:
         """What `/status.json` says of its partitions; nothing while it does not answer."""
@@ -160,18 +170,11 @@ class Workers:
         return self
 
     def __exit__(self, *_: object) -> None:
-        started = [worker.process for worker in self.all.values()]
-        for process in started:
-            if process.poll() is None:
-                process.terminate()
-        for process in started:
-            try:
-                process.wait(END_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-            assert process.stdin is not None
-            process.stdin.close()
+        for worker in self.all.values():
+            if worker.alive:
+                worker.process.terminate()
+        for worker in self.all.values():
+            worker.end(END_S)
 
     def start(self, number: int) -> DemoWorker:
         self.fallen.discard(number)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import threading
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 
@@ -19,6 +20,8 @@ from sfd_stream.sketch.estimator import SparseFrequentDirections
 from sfd_stream.sketch.sketch import Sketch
 from sfd_stream.wire.columns import HashedColumns
 from sfd_stream.wire.rows import decode
+
+pytestmark = pytest.mark.xdist_group("claims")  # the library is read once
 
 
 @pytest.fixture(scope="module")
@@ -125,3 +128,19 @@ def test_where_there_is_no_terminal_lines_are_plain_and_whole(capsys: pytest.Cap
     assert capsys.readouterr().out == (
         f"\n1  Rows\n   ✓ {'x ' * 200}\n   1  {'█' * 12}  a [b]\n   2  {'█' * 6}{' ' * 6}  c\n"
     )
+
+
+def test_on_a_terminal_the_table_is_drawn_below_and_gone_again_at_the_end() -> None:
+    looked, out = threading.Event(), io.StringIO()
+
+    def look() -> Look:
+        looked.set()
+        return Look(10, 20, {2: [part(0)]})
+
+    teller = Teller(Console(file=out, force_terminal=True, width=100))
+    with teller.watching(look):
+        assert looked.wait(30)
+        teller.say("a line above")
+    assert "nobody" in out.getvalue()
+    assert "a line above" in out.getvalue()
+    assert [thread for thread in threading.enumerate() if thread.name == "view"] == []

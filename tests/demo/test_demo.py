@@ -12,11 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+import scipy.sparse as sp
 
 from sfd_stream.cli import main
 from sfd_stream.cli.demo import _bucket, _one_signal
+from sfd_stream.cli.demo_story import Story
 from sfd_stream.errors import SettingsError
 from sfd_stream.service import demo
+from sfd_stream.sketch.rows import RowBlock
 from sfd_stream.storage.opening import open_store
 
 if TYPE_CHECKING:
@@ -75,11 +78,11 @@ def test_a_claim_that_fails_is_said_with_exit_1_and_nothing_is_left_behind(
     few = demo.Truth(whole.block.take(0, 200), whole.messages[:200])
     twice = replace(few, messages=[*few.messages, few.messages[0]])  # one row more goes in than is claimed
     monkeypatch.setattr("sfd_stream.service.demo.truth", lambda: twice)
-    monkeypatch.setattr("sfd_stream.cli.demo_story.FEED_S", 1.0)
+    monkeypatch.setattr(Story, "accident", lambda story: story.feed.send(twice.messages, 1000.0))  # none today
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     assert main(["demo", "--picture", str(tmp_path / "picture.svg")]) == 1
     out, err = capsys.readouterr()
-    assert chapters(out) == list(CHAPTERS[:5])
+    assert chapters(out) == ["Rows", "Stream", "Workers", "Count"]
     assert err.startswith("error: the sketch does not count what was fed in: ")
     assert list(tmp_path.iterdir()) == []
 
@@ -90,6 +93,21 @@ def test_a_broker_that_is_not_there_is_said(
     monkeypatch.setattr("sfd_stream.service.topics._TIMEOUT_S", 0.3)
     assert main(["demo", "--broker", "127.0.0.1:1"]) == 5
     assert "error: no broker answers" in capsys.readouterr().err
+
+
+def test_a_bucket_and_a_place_for_the_picture_that_are_not_there_are_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["demo", "--picture", str(tmp_path / "no" / "folder.svg")]) == 2
+    assert "can't be written" in capsys.readouterr().err
+    few = demo.Truth(RowBlock.from_csr(sp.csr_array((1, demo.COLUMNS))), [])
+    monkeypatch.setattr("sfd_stream.service.demo.truth", lambda: few)
+    for name, text in {"ENDPOINT": "http://127.0.0.1:1", "ALLOW_HTTP": "true", "MAX_RETRIES": "0"}.items():
+        monkeypatch.setenv(f"SFD_CHECKPOINT__OPTIONS__{name}", text)
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "x")
+    assert main(["demo", "--s3", "bucket"]) == 5
+    assert "error: can't list anything in s3://bucket/" in capsys.readouterr().err
 
 
 def test_the_second_signal_does_not_end_the_cleaning_up() -> None:

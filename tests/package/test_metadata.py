@@ -154,3 +154,17 @@ def test_no_registry_is_named(built: Path) -> None:
     urls = metadata(built).get_all("Project-URL") or []
     assert urls
     assert not [url for url in urls if re.search(r"pypi|pythonhosted|registry|ghcr|docker\.io", url)]
+
+
+def test_importing_it_loads_neither_a_kafka_client_nor_the_command_line_until_they_are_used() -> None:
+    probe = """
+import sys, sfd_stream
+heavy = ["confluent_kafka", "sfd_stream.cli", "typer", "rich"]
+print([name for name in heavy if name in sys.modules])
+sfd_stream.encode_row([1], [2.0]), sfd_stream.Sketch, sfd_stream.SparseFrequentDirections
+print([name for name in heavy if name in sys.modules])
+sfd_stream.SnapshotReader
+print([name for name in heavy if name in sys.modules])
+"""
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["[]", "[]", "['confluent_kafka']"]
