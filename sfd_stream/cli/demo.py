@@ -69,12 +69,15 @@ def demo(
 
 
 def _play(stack: ExitStack, teller: Any, broker: str | None, s3: str | None, picture: Path, *, stay: bool) -> None:
+    from threadpoolctl import threadpool_limits
+
     from sfd_stream.cli.demo_story import Story, rows
     from sfd_stream.cli.wiring import admin_of, store_of
     from sfd_stream.config import load
     from sfd_stream.service.demo_cast import PARTITIONS, Workers
     from sfd_stream.service.topics import ensure_topic
 
+    stack.enter_context(threadpool_limits(1))  # the workers want the cores, and the speed said is that of one
     truth = rows(teller)
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sfd-demo-")))
     ground = _ground(stack, broker, s3, folder)

@@ -101,14 +101,14 @@ class Picture:
         ]
 
     def _legend(self) -> list[str]:
-        x, y = _RIGHT - 264, _TOP + 16
+        x, y = _RIGHT - 256, _TOP + 16
         return [
             f'  <line class="line" x1="{x}" x2="{x + 26}" y1="{y}" y2="{y}"/>',
             _text(x + 36, y + 4, "quiet", "of the sketch"),
             f'  <rect class="band" x="{x}" y="{y + 16}" width="26" height="14"/>',
             _text(x + 36, y + 28, "quiet", "certified: the truth lies in this band"),
             f'  <circle class="true" cx="{x + 13}" cy="{y + 48}" r="3.2"/>',
-            _text(x + 36, y + 52, "quiet", "of all the rows, computed to compare"),
+            _text(x + 36, y + 52, "quiet", "of all the rows, to compare"),
         ]
 
     def _words(self) -> list[str]:
