@@ -39,8 +39,8 @@ $(STAMP): $(RUN_STAMP)
 
 setup: $(STAMP) ## make .venv with everything pinned, and stop
 
-demo: $(RUN_STAMP) ## see what it is for: rows in, a certified sketch out
-	@$(BIN)/sfd-stream demo
+demo: $(RUN_STAMP) ## see what it is for: rows in, a certified sketch out; ARGS=--stay keeps it running
+	@$(BIN)/sfd-stream demo $(ARGS)
 
 test: lint types imports unit ## everything that judges the code
 

@@ -38,7 +38,7 @@ def demo(
             "--s3",
             metavar="BUCKET",
             help="Checkpoints in a bucket, as in my-bucket/folder; keys and endpoint come from AWS_... or"
-            " SFD_CHECKPOINT__OPTIONS__... in the environment.",
+            " SFD_CHECKPOINT__OPTIONS__... in the environment (ALLOW_HTTP=true for an endpoint without TLS).",
         ),
     ] = None,
     stay: Annotated[bool, typer.Option("--stay", help="Go on with a slow feed of rows until Ctrl-C.")] = False,

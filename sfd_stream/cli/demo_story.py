@@ -55,6 +55,7 @@ class Story:
 
     def __post_init__(self) -> None:
         self.feed: Feed | None = None
+        self.shares: dict[int, list[int]] = {}
 
     def tell(self, picture: Path) -> None:
         self.stream()
@@ -83,18 +84,16 @@ class Story:
         self.teller.chapter("Workers")
         self.teller.say(f"Two processes, one consumer group; checkpoints go to {self.ground.checkpoints}.")
         started = [self.workers.start(number) for number in (1, 2)]
-        self.workers.wait_for(
-            lambda: all(worker.reads() for worker in started) and len(self._read()) == PARTITIONS,
-            "the two sharing the partitions",
-        )
+        self.workers.wait_for(self._is_shared, "the two sharing the partitions")
         for worker in started:
-            self.teller.say(
-                f"Worker {worker.number} reads {_partitions(worker.reads())}; its live page is {worker.page()}"
-            )
+            share = _partitions(self.shares[worker.number])
+            self.teller.say(f"Worker {worker.number} reads {share}; its live page is {worker.page()}")
         self.teller.say("(The pages live as long as the demo; --stay keeps it.)")
 
-    def _read(self) -> list[int]:
-        return [partition for worker in self.workers.all.values() for partition in worker.reads()]
+    def _is_shared(self) -> bool:
+        """Each has something to read, and no partition is left over."""
+        self.shares = {worker.number: worker.reads() for worker in self.workers.all.values()}
+        return all(self.shares.values()) and sum(map(len, self.shares.values())) == PARTITIONS
 
     def accident(self) -> None:
         self.teller.chapter("Accident")
@@ -104,7 +103,7 @@ class Story:
         began = self.clock()
         self.feed.send(messages[:half], pace)
         self.workers.wait_for(lambda: rows_in_store(self.settings) > 0, "a first checkpoint")
-        orphans = self.workers.all[1].reads()
+        orphans = self.workers.all[1].reads() or self.shares[1]
         self.workers.kill(1)
         killed = self.clock()
         safe = rows_in_store(self.settings)

@@ -21,7 +21,7 @@ from sfd_stream.service.demo_cast import PARTITIONS
 _EVERY_S = 0.4
 _BAR = 40
 _INDENT = 3
-_NUMBERS = r"(?<![\w.:/-])\d[\d,.]*%?(?![\w:/-])"
+_NUMBERS = r"(?<![\w.:/-])\d{1,3}(,\d{3})*(\.\d+)?%?(?=[\s,;)]|\.?$)"
 _PLACES = r"https?://\S+|(?<=\s)/\S+\.svg"
 
 
@@ -53,7 +53,7 @@ class Teller:
         self._print(Text.assemble((name, "bold cyan"), "  ", text), 0)
 
     def blank(self) -> None:
-        self._print(Text(), 0)
+        self.console.print()
 
     def chapter(self, name: str) -> None:
         self._chapter += 1
@@ -72,7 +72,7 @@ class Teller:
         longest = max(value for value, _ in lines)
         for number, (value, text) in enumerate(lines, start=1):
             bar = "█" * max(round(12 * value / longest), 1)
-            self._print(Text.assemble((f"{number}  ", "cyan"), (f"{bar:<12}  ", "blue"), text))
+            self._print(Text.assemble((f"{number}  ", "cyan"), (f"{bar:<12}  ", "cyan"), text))
 
     def _print(self, text: Text, indent: int = _INDENT) -> None:
         if self.live:
