@@ -17,7 +17,7 @@ export OPENBLAS_NUM_THREADS ?= 1
 export MKL_NUM_THREADS ?= 1
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help setup demo test test-page lint types imports unit tools chart image test-image bench lock clean
+.PHONY: help setup demo test test-page lint types imports unit tools chart image test-image bench docs lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -84,8 +84,12 @@ image: ## build the container image; IMAGE=name:tag names it
 test-image: $(STAMP) ## build the image on a real engine and run it against a real Kafka
 	$(BIN)/pytest -m image --timeout 1800 tests/image
 
-bench: $(STAMP) ## reprint every figure that the README quotes
+bench: $(STAMP) ## reprint the sketch's figures; python -m benchmarks.stream those of the stream
 	$(BIN)/python -m benchmarks.sketch
+
+docs: $(STAMP) ## run the pages and paste what they print; draw their pictures
+	$(BIN)/python -m tests.docs.draw
+	$(BIN)/python -m tests.docs.paste
 
 PIN := $(BIN)/python -m uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header --python-version 3.11
 # The blocks of file 2 whose first word (name==version) is in file 1 (want=1), or is not (want=0).

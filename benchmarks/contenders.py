@@ -18,6 +18,8 @@ K = 10
 """The paper's k for the projection error."""
 
 FUSED, FD_SVD = "fused", "FD by SVD"
+RIVALS = [FUSED, "gensim LSI", "IncrementalPCA", "TruncatedSVD"]
+"""What one would use instead, as the README compares it."""
 
 Contender = Callable[[Any, int], Sketch]
 

@@ -55,6 +55,9 @@ TARGETS = (
     Target("ell=100", Shape(ell=100), 21, 32),
 )
 
+RIVAL_SHAPES = (Shape(), Shape(z=10))
+"""Where `fused` is compared with what one would use instead."""
+
 SWEEPS: dict[str, tuple[int, ...]] = {
     "n": (10_000, 20_000, 30_000, 40_000, 50_000, 60_000),
     "d": (1_000, 2_000, 3_000, 4_000, 5_000, 6_000),

@@ -122,7 +122,7 @@ def damaged_and_repaired(shell: Terminal) -> str:
 def put(page: str, name: str, text: str) -> str:
     between = re.compile(rf"(<!-- capture {name} -->\n).*?(<!-- end -->)", re.DOTALL)
     if between.search(page) is None:
-        raise SystemExit(f"{PAGE.name} has no place for the capture {name}")
+        raise SystemExit(f"the page has no place for the capture {name}")
     return between.sub(lambda found: f"{found[1]}```console\n{text}\n```\n{found[2]}", page)
 
 

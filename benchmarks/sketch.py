@@ -19,12 +19,13 @@ from rich.console import Console
 from threadpoolctl import threadpool_limits
 
 from benchmarks import checks, figures
-from benchmarks.contenders import FD_SVD, FUSED, compare, contenders
-from benchmarks.data import QUICK_SWEEPS, STREAMS, SWEEPS, TARGETS, load, sweep_shapes
+from benchmarks.contenders import FD_SVD, FUSED, RIVALS, compare, contenders
+from benchmarks.data import QUICK_SWEEPS, RIVAL_SHAPES, STREAMS, SWEEPS, TARGETS, load, sweep_shapes
 from benchmarks.tables import Results, paste, tables
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
-SECTIONS = ("targets", "sweeps", "checks", "routes", "tightness")
+PAGES = (DOCS / "experiments.md", DOCS.parent / "README.md")
+SECTIONS = ("targets", "sweeps", "checks", "routes", "tightness", "rivals")
 ELLS = (10, 20, 50, 100)
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
@@ -43,9 +44,7 @@ def main(
     json_path: Annotated[
         Path | None, typer.Option("--json", help="Add the results to this file (made if absent).")
     ] = None,
-    draw: Annotated[
-        bool, typer.Option("--figures", help="Draw docs/figures, paste tables into docs/experiments.md.")
-    ] = False,
+    draw: Annotated[bool, typer.Option("--figures", help="Draw docs/figures, paste tables into the pages.")] = False,
     redraw: Annotated[bool, typer.Option("--no-run", help="Measure nothing: show what the --json file has.")] = False,
 ) -> None:
     console = Console(width=None if sys.stdout.isatty() else 150)
@@ -67,7 +66,7 @@ def main(
     if draw:
         for path in figures.draw(known, DOCS / "figures"):
             console.print(f"drew {path.relative_to(DOCS.parent)}")
-        paste(DOCS / "experiments.md", made)
+        paste(PAGES, made)
 
 
 def machine() -> str:
@@ -157,6 +156,15 @@ class Run:
 
     def tightness(self) -> Results:
         return {"tightness": checks.tightness(STREAMS[:4] if self.quick else STREAMS)}
+
+    def rivals(self) -> Results:
+        """What one would use instead; gensim where it is installed."""
+        return {
+            "rivals": {
+                f"{shape.z} of {shape.d:,} non-zero": self._scores(shape.matrix(), shape.ell, RIVALS)
+                for shape in RIVAL_SHAPES
+            }
+        }
 
     def _scores(self, A: Any, ell: int, names: list[str]) -> list[dict[str, Any]]:
         scores = compare(A, ell, names, rounds=self.rounds, budget_s=self.budget_s)

@@ -1,4 +1,4 @@
-"""Results as tables: the same one for a terminal and for docs/experiments.md, so that no figure there is typed."""
+"""Results as tables: the same for a terminal, docs/experiments.md and README.md, so that no figure there is typed."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isnan
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from rich.console import Console
@@ -22,7 +23,7 @@ Results = dict[str, Any]
 @dataclass(frozen=True, slots=True)
 class Table:
     name: str
-    """Also the marker's name in docs/experiments.md."""
+    """Also the marker's name on the pages."""
     title: str
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
@@ -49,6 +50,9 @@ def tables(results: Results) -> list[Table]:
         _tightness(results),
         _routes(results),
         _checks(results),
+        _rivals(results),
+        _stream(results),
+        _readme(results),
     ]
     return [table for table in made if table.rows]
 
@@ -150,6 +154,73 @@ def _checks(results: Results) -> Table:
     return Table("checks", "Further checks", ["", "measured (CPU time)", "limit", ""], rows)
 
 
+def _rivals(results: Results) -> Table:
+    rows = [
+        [score["name"], *(cells[i] for i in (1, 4, 5)), cells[6] or "not certified"]
+        for scores in results.get("rivals", {}).values()
+        for score in scores
+        for cells in [_score_cells(score)]
+    ]
+    names = [name for name, scores in results.get("rivals", {}).items() for _ in scores]
+    rows = [[name, *row] for name, row in zip(names, rows, strict=True)]
+    title = "What one would use instead (n=10,000 d=1,000 ell=50)"
+    return Table("rivals", title, ["rows", "method", "CPU ms", "cov-err", "proj-err (k=10)", "delta / error"], rows)
+
+
+def _stream(results: Results) -> Table:
+    """Shares of the in-memory rate, of `python -m benchmarks.stream --json` into the same file."""
+    found = results.get("stream", {})
+    names = {
+        "packed": "packed rows",
+        "blocks": "blocks of 100 rows",
+        "list": "lists of numbers",
+        "slow store": "packed rows, every call to the store 200 ms late",
+    }
+    rows = [
+        [name, f"{found[form]['rate']:,.0f}", f"{found[form]['rate'] / found['in_memory']:.2f}"]
+        for form, name in names.items()
+        if form in found
+    ]
+    if rows:
+        rows.insert(0, ["in memory, by partial_fit", f"{found['in_memory']:,.0f}", "1"])
+    if "long" in found:
+        early, late = (kib / 1024 for kib in found["long"]["largest_kib"].values())
+        name = f"10,000,000 rows of 10 non-zeros: {early:.0f} MB after a tenth, {late:.0f} MB at the end"
+        rows.append([name, f"{found['long']['rate']:,.0f}", ""])
+    return Table("stream", "From a topic to a checkpointed sketch", ["rows as", "rows / s", "of it"], rows)
+
+
+def _readme(results: Results) -> Table:
+    """What the README quotes; each line with the command that reprints it."""
+    rows: list[list[str]] = []
+    for row in _targets(results).rows:
+        if row[0] in QUOTED_TARGETS:
+            said = f"{row[3]} times less CPU time, error {row[8]} of its"
+            rows.append([f"against Frequent Directions by numpy's SVD, {QUOTED_TARGETS[row[0]]}", said, _by("targets")])
+    found = [row["tightness"] for row in results.get("tightness", [])]
+    if found:
+        said = f"{median(found):.2f} in the middle of {len(found)} streams, {max(found):.2f} at worst"
+        rows.append(["certified delta over the true error", said, _by("tightness")])
+    checks = results.get("checks", {}).values()
+    rows += [[c["name"], c["measured"], QUOTED_CHECKS[c["name"]]] for c in checks if c["name"] in QUOTED_CHECKS]
+    for row in _stream(results).rows:
+        if row[0] in ("packed rows", "blocks of 100 rows", "lists of numbers"):
+            said = f"{row[1]} rows a second, {row[2]} of the rate in memory"
+            rows.append([f"Kafka to checkpointed sketch, one worker, {row[0]}", said, "`python -m benchmarks.stream`"])
+    return Table("readme", "What the README quotes", ["", "measured", "reprinted by"], rows)
+
+
+def _by(section: str) -> str:
+    return f"`python -m benchmarks.sketch --only {section}`"
+
+
+QUOTED_TARGETS = {"default (z=100)": "100 of 1,000 columns non-zero", "z=5": "5 of 1,000 columns non-zero"}
+QUOTED_CHECKS = {
+    "time is linear in n, 10,000 to 60,000": _by("checks"),
+    "10,000,000 rows of 10 non-zeros in flat memory": _by("checks --long"),
+}
+
+
 def _reached(reached: bool) -> str:
     return "reached" if reached else "**not reached**"
 
@@ -158,14 +229,17 @@ def _ms(seconds: float) -> str:
     return f"{seconds * 1e3:,.1f}" if seconds < 1 else f"{seconds * 1e3:,.0f}"
 
 
-def paste(page: Path, made: list[Table]) -> None:
-    """Put each table between its markers `<!-- bench:name -->` and `<!-- /bench:name -->`; others stay."""
-    text = page.read_text(encoding="utf-8")
+def paste(pages: Sequence[Path], made: list[Table]) -> None:
+    """Put each table between its markers `<!-- bench:name -->` and `<!-- /bench:name -->`, wherever they are."""
+    texts = {page: page.read_text(encoding="utf-8") for page in pages}
     for table in made:
         opening, closing = f"<!-- bench:{table.name} -->", f"<!-- /bench:{table.name} -->"
-        pattern = re.escape(opening) + ".*?" + re.escape(closing)
-        if not re.search(pattern, text, re.DOTALL):
-            raise SystemExit(f"{page} has no place for the table {table.name}: add {opening} and {closing}")
+        pattern = re.compile(re.escape(opening) + ".*?" + re.escape(closing), re.DOTALL)
+        places = [page for page, text in texts.items() if pattern.search(text)]
+        if not places:
+            raise SystemExit(f"no page has a place for the table {table.name}: add {opening} and {closing}")
         body = f"{opening}\n{table.markdown()}\n{closing}"
-        text = re.sub(pattern, lambda _, body=body: body, text, flags=re.DOTALL)  # type: ignore[misc]
-    page.write_text(text, encoding="utf-8")
+        for page in places:
+            texts[page] = pattern.sub(lambda _, body=body: body, texts[page])  # type: ignore[misc]
+    for page, text in texts.items():
+        page.write_text(text, encoding="utf-8")

@@ -1,0 +1,55 @@
+"""`python -m tests.docs.paste [PAGE ...]`: plays the pages and writes what they printed, and drew, into them."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.docs.pages import PAGES, Block, links, name_of
+from tests.docs.playing import play
+
+
+def same(block: Block, printed: str) -> bool:
+    """Whether the page shows what was printed; where numbers may differ, but for them and the room they take."""
+    assert block.output is not None
+    return _words(printed) == _words(block.output) if block.loose else clean(printed) == block.output
+
+
+def clean(printed: str) -> str:
+    """As pages have it: no spaces at the ends of lines, one end of line at the end."""
+    lines = [line.rstrip() for line in printed.strip("\n").splitlines()]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _words(text: str) -> list[str]:
+    numberless = re.sub(r"[+-]?\d[\d,.]*(e[+-]?\d+)?", "0", text)
+    return re.sub(r"─+", "─", numberless).split()
+
+
+def pictures_made(page: Path, folder: Path) -> list[tuple[Path, Path]]:
+    """Pictures that the page made in the folder, each with its place in docs/pictures."""
+    shown = [page.parent / link for link in links(page) if "pictures/" in link]
+    return [(folder / picture.name, picture) for picture in shown if (folder / picture.name).exists()]
+
+
+def paste(page: Path) -> None:
+    with tempfile.TemporaryDirectory(prefix="sfd-docs-") as name:
+        played = play(page, Path(name))
+        text = page.read_text(encoding="utf-8")
+        for block, printed in reversed(played):
+            if block.output is not None and not same(block, printed):
+                start, end = block.span
+                text = text[:start] + clean(printed) + text[end:]
+        page.write_text(text, encoding="utf-8")
+        for picture, shown in pictures_made(page, Path(name)):
+            shutil.copy(picture, shown)
+
+
+if __name__ == "__main__":
+    wanted = [Path(argument).resolve() for argument in sys.argv[1:]] or PAGES
+    for page in wanted:
+        sys.stdout.write(f"{name_of(page)}\n")
+        paste(page)

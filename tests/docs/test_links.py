@@ -1,0 +1,60 @@
+"""What a page points to is there: files, headings, make targets, modules, commands."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+import typer
+
+from sfd_stream.cli.app import _app
+from tests.docs.pages import PAGES, ROOT, anchors, blocks, links, name_of
+
+TARGETS = set(re.findall(r"^([a-z][\w-]*):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+FOLDERS = "|".join(path.name for path in ROOT.iterdir() if path.is_dir() and not path.name.startswith("."))
+
+
+def spans(page: Path) -> list[str]:
+    """What stands in `backticks`, and every line of code that is a command."""
+    text = page.read_text(encoding="utf-8")
+    commands = [line for block in blocks(page) if block.kind in {"sh", "console"} for line in block.code.splitlines()]
+    return re.findall(r"`([^`\n]+)`", re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)) + commands
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_link_leads_to_a_file_and_a_heading_that_are_there(page: Path) -> None:
+    for link in links(page):
+        if re.match(r"[a-z]+:", link):
+            continue
+        target, _, anchor = link.partition("#")
+        file = (page.parent / target).resolve() if target else page
+        assert file.exists(), f"{name_of(page)}: {link}"
+        if anchor:
+            assert anchor in anchors(file), f"{name_of(page)}: {link}: headings are {sorted(anchors(file))}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_path_and_module_that_a_page_names_is_there(page: Path) -> None:
+    for span in spans(page):
+        for path in re.findall(rf"(?<![\w/.])(?:{FOLDERS})/[\w./-]*\w/?", span):
+            assert (ROOT / path).exists() or Path(path).parts[0] == "dist", f"{name_of(page)}: {path}"
+        for module in re.findall(r"python -m ((?:benchmarks|tests|sfd_stream)[\w.]*)", span):
+            assert importlib.util.find_spec(module), f"{name_of(page)}: {module}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_make_target_and_command_that_a_page_names_is_there(page: Path) -> None:
+    known = typer.main.get_command(_app()).commands  # type: ignore[attr-defined]
+    for span in spans(page):
+        for target in re.findall(r"(?:^|\$ )make ([a-z][\w-]*)", span):
+            assert target in TARGETS or "Not yet" in page.read_text().split(f"`make {target}`")[0][-20:], target
+        for command in re.findall(r"(?:^|\$ )sfd-stream ([a-z]\w*)", span):
+            assert command in known, f"{name_of(page)}: sfd-stream {command}"
+
+
+def test_every_page_is_on_the_map() -> None:
+    index = ROOT / "docs" / "index.md"
+    mapped = {(index.parent / link.partition("#")[0]).resolve() for link in links(index)}
+    assert {page for page in PAGES if page != index} <= mapped
