@@ -1,101 +1,161 @@
-"""`sfd-stream demo`: what it is for, in a minute."""
+"""`sfd-stream demo`: what it is for, in half a minute. Cleans up behind itself, however it ends."""
 
 # Annotations are evaluated: typer reads them.
+import os
+import signal
+import sys
 import tempfile
 import time
+import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from sfd_stream.errors import SettingsError, SfdError
+
 if TYPE_CHECKING:
-    from sfd_stream.service.summary import Loaded
+    from sfd_stream.config.model import Settings
+    from sfd_stream.service.demo_cast import Ground
+
+_PICTURE = "sfd-demo.svg"
 
 
 def demo(
     broker: Annotated[
-        str | None, typer.Option("--broker", metavar="HOST:PORT", help="A real Kafka instead of the built-in one.")
+        str | None,
+        typer.Option(
+            "--broker",
+            metavar="HOST:PORT",
+            help="A real Kafka instead of the built-in one; a login comes from SFD_KAFKA__... in the environment.",
+        ),
+    ] = None,
+    s3: Annotated[
+        str | None,
+        typer.Option(
+            "--s3",
+            metavar="BUCKET",
+            help="Checkpoints in a bucket, as in my-bucket/folder; keys and endpoint come from AWS_... or"
+            " SFD_CHECKPOINT__OPTIONS__... in the environment (ALLOW_HTTP=true for an endpoint without TLS).",
+        ),
+    ] = None,
+    stay: Annotated[bool, typer.Option("--stay", help="Go on with a slow feed of rows until Ctrl-C.")] = False,
+    picture: Annotated[
+        Path | None, typer.Option("--picture", help="Where the picture goes.", show_default=f"./{_PICTURE}")
     ] = None,
 ) -> None:
     """See what it is for: text through a broker, a worker killed, nothing lost, topics found as directions.
 
-    Needs no broker: one is built in. Ends by itself in about a minute and cleans up behind itself.
+    Needs no broker: one is built in. Ends by itself in half a minute, and leaves nothing behind but a picture.
+    Every claim is checked; one that does not hold is said, and the exit code is 1.
 
-    Example: sfd-stream demo
+    Example: [bold]sfd-stream demo[/bold]
+
+    On a cluster of your own, until Ctrl-C: [bold]sfd-stream demo --broker localhost:9092 --stay[/bold]
     """
-    with tempfile.TemporaryDirectory(prefix="sfd-demo-") as folder, _broker(broker) as bootstrap:
-        _story(Path(folder), bootstrap)
+    from sfd_stream.cli.demo_story import program
+    from sfd_stream.cli.demo_view import Teller
+
+    began, file, teller = time.monotonic(), _picture_place(picture), Teller()
+    teller.title("sfd-stream demo", "the main directions of a Kafka topic, live, certified, and safe from kill -9")
+    with _one_signal(), ExitStack() as stack:
+        _play(stack, teller, broker, s3, file, stay=stay)
+    teller.blank()
+    teller.say(f"Done in {time.monotonic() - began:.0f} s; everything but the picture is gone again.")
+    if not stay:
+        teller.say(f'Next: "{program()} demo --stay" keeps it running, "{program()} --help" has everything else.')
+
+
+def _play(stack: ExitStack, teller: Any, broker: str | None, s3: str | None, picture: Path, *, stay: bool) -> None:
+    from threadpoolctl import threadpool_limits
+
+    from sfd_stream.cli.demo_story import Story, rows
+    from sfd_stream.cli.wiring import admin_of, store_of
+    from sfd_stream.config import load
+    from sfd_stream.service.demo_cast import PARTITIONS, Workers
+    from sfd_stream.service.topics import ensure_topic
+
+    stack.enter_context(threadpool_limits(1))  # the workers want the cores, and the speed said is that of one
+    truth = rows(teller)
+    folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sfd-demo-")))
+    ground = _ground(stack, broker, s3, folder)
+    file = ground.write_settings(folder)
+    settings = load(file, environ=ground.environ, overrides=ground.overrides).settings
+    # What can't be reached is said before anything is begun.
+    store_of(settings).list("")
+    ensure_topic(admin_of(settings), ground.topic, PARTITIONS, sleep=time.sleep)
+    stack.enter_context(_cleaned_up(ground, settings))
+    workers = stack.enter_context(Workers(folder, file, ground))
+    story = Story(ground, settings, workers, teller, truth)
+    story.tell(picture)
+    if stay:
+        try:
+            story.stay()
+        except KeyboardInterrupt:
+            teller.say("Ctrl-C: cleaning up.")
+
+
+def _ground(stack: ExitStack, broker: str | None, s3: str | None, folder: Path) -> "Ground":
+    from sfd_stream.service.demo_cast import Ground, built_in_broker
+
+    name = f"sfd-demo-{uuid.uuid4().hex[:8]}"
+    bootstrap = broker or stack.enter_context(built_in_broker())
+    checkpoints = (folder / "checkpoints").as_uri() if s3 is None else f"{_bucket(s3)}/{name}"
+    mark = "" if broker is None else f"{name}-"
+    return Ground(bootstrap, f"{mark}docstrings", f"{mark}sketches", f"{mark}demo", checkpoints, broker is not None)
+
+
+def _bucket(text: str) -> str:
+    """As a URL; `gs://` and `az://` are as good."""
+    url = text if "://" in text else f"s3://{text}"
+    if not url.partition("://")[2].strip("/"):
+        raise SettingsError("--s3 takes a bucket, as in my-bucket or s3://my-bucket/folder")
+    return url.rstrip("/")
 
 
 @contextmanager
-def _broker(given: str | None) -> Iterator[str]:
-    from sfd_stream.service.demo import built_in_broker
+def _cleaned_up(ground: "Ground", settings: "Settings") -> Iterator[None]:
+    """What lies on a broker or in a bucket that is somebody's own is removed; what can't be is named."""
+    from sfd_stream.cli.wiring import admin_of, store_of
+    from sfd_stream.service.demo_cast import remove_checkpoints, remove_topics
 
-    if given is not None:
-        yield given
-        return
-    with built_in_broker() as bootstrap:
-        _say(f"a Kafka broker, built in, on {bootstrap}")
-        yield bootstrap
-
-
-def _story(folder: Path, bootstrap: str) -> None:
-    from sfd_stream.service import demo as play
-
-    truth = play.truth()
-    rows = truth.block.rows
-    _say(
-        f"{rows:,} docstrings of Python's standard library; each is a row, its words hashed to {play.COLUMNS:,} columns"
-    )
-    settings = play.write_settings(folder, bootstrap, (folder / "checkpoints").as_uri())
-    producer = play.make_topic(bootstrap)
-    began = time.monotonic()
-    with play.workers(settings, folder, 2) as (first, second):
-        _say("two workers, one consumer group, checkpoints on disk")
-        killed: list[float] = []
-
-        def watch(confirmed: int) -> None:
-            if not killed and confirmed > rows // 2 and _rows_in(settings) > rows // 10:
-                play.kill(first)
-                killed.append(time.monotonic())
-                _say(f"kill -9 of worker 1, with {_rows_in(settings):,} rows in checkpoints")
-
-        play.feed(producer, truth, watch)
-        if not killed:
-            play.wait_for(lambda: _rows_in(settings) > 0, "a first checkpoint")
-            play.kill(first)
-            _say("kill -9 of worker 1")
-        play.wait_for(lambda: _rows_in(settings) >= rows, "the other worker taking over")
-        _say(
-            f"worker 2 took over from the checkpoints; all rows are in {time.monotonic() - began:.0f} s after the start"
-        )
-        if second.poll() is not None:
-            raise play.DemoError(f"worker 2 ended with exit code {second.returncode}")
-    sketch, names = play.merged(_states(settings))
-    play.check_counters(truth, sketch)
-    counts = f"rows {sketch.rows:,}, non-zeros {sketch.nnz:,}, ||A||F^2 {sketch.squared_frobenius:,.0f}"
-    _say(f"{counts}: equal to the input's, exactly")
-    true, certified = play.errors(truth, sketch)
-    _say(f"a sketch of {len(sketch.matrix)} rows: certified error {certified:.2%} of ||A||F^2, true error {true:.2%}")
-    _say("the strongest directions, as words:")
-    for number, words in enumerate(play.directions(sketch, names, 6, 8), start=1):
-        typer.echo(f"      {number}  {' '.join(words)}")
+    try:
+        yield
+    finally:
+        left = remove_topics(admin_of(settings), ground) if ground.given else []
+        try:
+            remove_checkpoints(store_of(settings))
+        except SfdError as error:
+            left.append(f"objects under {ground.checkpoints} ({error})")
+        if left:
+            sys.stderr.write(f"could not remove {', '.join(left)}: please remove by hand\n")
 
 
-def _states(settings: Path) -> "list[Loaded]":
-    from sfd_stream.cli.wiring import shape_of, store_of
-    from sfd_stream.config import load
-    from sfd_stream.service.summary import load_all
+@contextmanager
+def _one_signal() -> Iterator[None]:
+    """The first Ctrl-C or SIGTERM ends the demo, by way of its cleaning up; more of them do not end that."""
 
-    found = load(settings, environ={}).settings
-    return load_all(store_of(found), found.group, found.input.topic, lambda p: shape_of(found, p))
+    def end(number: int, _: object) -> None:
+        for other in before:
+            signal.signal(other, signal.SIG_IGN)
+        if number == signal.SIGINT:
+            raise KeyboardInterrupt
+        raise SystemExit(128 + number)
+
+    before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
-def _rows_in(settings: Path) -> int:
-    return sum(loaded.state.rows for loaded in _states(settings))
-
-
-def _say(text: str) -> None:
-    typer.echo(f"  ·  {text}")
+def _picture_place(given: Path | None) -> Path:
+    """Here, or among the temporary files where one may not write here."""
+    if given is None:
+        return Path(_PICTURE) if os.access(".", os.W_OK) else Path(tempfile.gettempdir(), _PICTURE)
+    if given.is_dir() or not os.access(given.parent, os.W_OK):
+        raise SettingsError(f"--picture: {given} can't be written; give a file in a folder that is there")
+    return given

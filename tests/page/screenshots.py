@@ -47,7 +47,7 @@ def settings_of(broker: Broker, folder: Path) -> dict[str, Any]:
 
 def feed(broker: Broker, over: threading.Event) -> None:
     """Rows at a pace that changes a little, and now and then a message that is none."""
-    messages, sent = [message.value for message in bag_messages(bags())], 0
+    messages, sent = [message.value for message in bag_messages(bags(COLUMNS))], 0
     while not over.wait(0.25):
         for partition in range(4):
             size = 10 + (sent // 60 + 3 * partition) % 9

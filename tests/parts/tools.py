@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ INSTALL = {
     "promtool": "apt-get install -y prometheus",
     "prometheus": "apt-get install -y prometheus",
     "chromium": "apt-get install -y chromium",
+    "node": "apt-get install -y nodejs",
     "npm": "apt-get install -y npm",
 }
 _REASON = "no tool"
@@ -36,26 +38,22 @@ def _without(words: str) -> Any:
 
 
 def grafana_types() -> Path:
-    """A folder with Grafana's types and a TypeScript compiler, fetched once by npm."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sfd-stream" / "grafana-types-11.6.0"
-    if not (cache / "node_modules" / ".bin" / "tsc").exists():
-        npm = need("npm")
+    """A folder with Grafana's types and a TypeScript compiler."""
+    return npm_packages("grafana-types-11.6.0", _GRAFANA)
+
+
+def npm_packages(name: str, packages: Sequence[str]) -> Path:
+    """A folder that holds these in `node_modules`, fetched once by npm."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sfd-stream" / name
+    done = cache / "fetched"
+    if not done.exists():
         cache.mkdir(parents=True, exist_ok=True)
-        command = [
-            npm,
-            "install",
-            "--silent",
-            "--no-audit",
-            "--no-fund",
-            "--no-save",
-            "--prefix",
-            str(cache),
-            *_GRAFANA,
-        ]
+        options = ["--silent", "--no-audit", "--no-fund", "--no-save", "--prefix", str(cache)]
         try:
-            subprocess.run(command, check=True, capture_output=True, timeout=240)
+            subprocess.run([need("npm"), "install", *options, *packages], check=True, capture_output=True, timeout=240)
         except (subprocess.SubprocessError, OSError) as error:
-            _without(f"npm could not fetch {' and '.join(_GRAFANA)} ({type(error).__name__})")
+            _without(f"npm could not fetch {' and '.join(packages)} ({type(error).__name__})")
+        done.touch()
     return cache
 
 

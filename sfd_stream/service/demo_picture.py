@@ -1,0 +1,146 @@
+"""The demo's picture: the spectrum with its certified band, and what the directions say. One SVG file, nothing else.
+
+Written by hand, since matplotlib is an extra and the demo must work without any.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+
+import numpy as np
+
+from sfd_stream.sketch.rows import Float
+
+_WIDTH, _HEIGHT = 1000, 460
+_LEFT, _RIGHT, _TOP, _BOTTOM = 64, 596, 96, 404
+_WORDS_X, _WORDS_Y, _WORDS_STEP = 640, 128, 46
+_LINE_MAX = 44
+"""Characters of a line of words: what fits to the right of the plot."""
+
+_STYLE = """
+    :root { --paper: #ffffff; --ink: #1f2933; --quiet: #6b7785; --grid: #e4e8ed; --line: #2563eb; --true: #d9480f; }
+    @media (prefers-color-scheme: dark) {
+      :root { --paper: #12181f; --ink: #e6ebf0; --quiet: #93a1b0; --grid: #26303b; --line: #6ea8fe; --true: #ff9f5a; }
+    }
+    text { font-family: ui-sans-serif, system-ui, "Segoe UI", Helvetica, Arial, sans-serif; fill: var(--ink); }
+    .title { font-size: 20px; font-weight: 600; } .quiet { font-size: 13px; fill: var(--quiet); }
+    .words { font-size: 15px; } .number { font-size: 15px; font-weight: 600; fill: var(--line); }
+    .paper { fill: var(--paper); } .grid { stroke: var(--grid); } .band { fill: var(--line); fill-opacity: .22; }
+    .line { fill: none; stroke: var(--line); stroke-width: 2; } .true { fill: var(--true); }
+"""
+
+
+@dataclass(frozen=True)
+class Picture:
+    """`singular_values` are the sketch's, `true` those of the rows themselves, the largest first."""
+
+    title: str
+    subtitle: str
+    singular_values: Float
+    true: Float
+    delta: float
+    directions: Sequence[Sequence[str]]
+
+    def svg(self) -> str:
+        parts = [*self._head(), *self._grid(), *self._curves(), *self._legend(), *self._words(), "</svg>"]
+        return "\n".join(parts) + "\n"
+
+    def _head(self) -> list[str]:
+        size = f'width="{_WIDTH}" height="{_HEIGHT}" viewBox="0 0 {_WIDTH} {_HEIGHT}"'
+        return [
+            f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img">',
+            f"  <title>{escape(self.title)}</title>",
+            f"  <style>{_STYLE}  </style>",
+            f'  <rect class="paper" width="{_WIDTH}" height="{_HEIGHT}" rx="12"/>',
+            _text(_LEFT - 32, 40, "title", self.title),
+            _text(_LEFT - 32, 64, "quiet", self.subtitle),
+        ]
+
+    @property
+    def _upper(self) -> Float:
+        return np.sqrt(self.singular_values**2 + self.delta)
+
+    @property
+    def _top(self) -> float:
+        """Of the axis: a round number above everything drawn."""
+        step = _round_step(float(max(self._upper.max(), self.true.max())))
+        return step * math.ceil(float(max(self._upper.max(), self.true.max())) / step)
+
+    def _x(self, rank: int) -> float:
+        return _LEFT + (rank - 1) * (_RIGHT - _LEFT) / max(len(self.singular_values) - 1, 1)
+
+    def _y(self, value: float) -> float:
+        return _BOTTOM - value / self._top * (_BOTTOM - _TOP)
+
+    def _points(self, values: Float) -> list[str]:
+        return [f"{self._x(rank):.1f},{self._y(float(value)):.1f}" for rank, value in enumerate(values, start=1)]
+
+    def _grid(self) -> list[str]:
+        step = _round_step(self._top)
+        lines = []
+        for i in range(round(self._top / step) + 1):
+            y = self._y(i * step)
+            lines.append(f'  <line class="grid" x1="{_LEFT}" x2="{_RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
+            lines.append(_text(_LEFT - 10, y + 4, "quiet", f"{i * step:g}", anchor="end"))
+        count = len(self.singular_values)
+        ranks = [1, *range(10, count + 1, 10)]
+        lines += [_text(self._x(rank), _BOTTOM + 20, "quiet", str(rank), anchor="middle") for rank in ranks]
+        middle = (_LEFT + _RIGHT) / 2
+        return [*lines, _text(middle, _BOTTOM + 40, "quiet", "singular values, the largest first", anchor="middle")]
+
+    def _curves(self) -> list[str]:
+        low, high = self._points(self.singular_values), self._points(self._upper)
+        dots = [point.split(",") for point in self._points(self.true)]
+        return [
+            f'  <polygon class="band" points="{" ".join([*low, *reversed(high)])}"/>',
+            f'  <polyline class="line" points="{" ".join(low)}"/>',
+            *(f'  <circle class="true" cx="{x}" cy="{y}" r="3.2"/>' for x, y in dots),
+        ]
+
+    def _legend(self) -> list[str]:
+        x, y = _RIGHT - 256, _TOP + 16
+        return [
+            f'  <line class="line" x1="{x}" x2="{x + 26}" y1="{y}" y2="{y}"/>',
+            _text(x + 36, y + 4, "quiet", "of the sketch"),
+            f'  <rect class="band" x="{x}" y="{y + 16}" width="26" height="14"/>',
+            _text(x + 36, y + 28, "quiet", "certified: the truth lies in this band"),
+            f'  <circle class="true" cx="{x + 13}" cy="{y + 48}" r="3.2"/>',
+            _text(x + 36, y + 52, "quiet", "of all the rows, to compare"),
+        ]
+
+    def _words(self) -> list[str]:
+        lines = [_text(_WORDS_X, _TOP, "quiet", "what the strongest directions say")]
+        for number, words in enumerate(self.directions, start=1):
+            y = _WORDS_Y + (number - 1) * _WORDS_STEP
+            lines.append(_text(_WORDS_X, y, "number", str(number)))
+            for i, line in enumerate(_two_lines(words)):
+                lines.append(_text(_WORDS_X + 24, y + 19 * i, "words", line))
+        return lines
+
+
+def _round_step(top: float) -> float:
+    """1, 2 or 5 times a power of ten, so that some four to eight steps reach the top."""
+    rough = top / 6
+    power = 10.0 ** math.floor(math.log10(rough))
+    return next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough)
+
+
+def _two_lines(words: Sequence[str]) -> list[str]:
+    """As many words as fit on two lines."""
+    lines = [""]
+    for word in words:
+        longer = f"{lines[-1]} {word}".strip()
+        if len(longer) <= _LINE_MAX:
+            lines[-1] = longer
+        elif len(lines) == 1:
+            lines.append(word)
+        else:
+            break
+    return lines
+
+
+def _text(x: float, y: float, style: str, text: str, anchor: str = "start") -> str:
+    return f'  <text class="{style}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(text)}</text>'

@@ -1,0 +1,146 @@
+"""Each claim of the demo can fail, and says so in words."""
+
+from __future__ import annotations
+
+import io
+import re
+import threading
+import xml.etree.ElementTree as ET
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from sfd_stream.cli.demo_view import Look, Teller, view
+from sfd_stream.service import demo
+from sfd_stream.service.demo_picture import Picture
+from sfd_stream.service.row_messages import bag_messages
+from sfd_stream.sketch.estimator import SparseFrequentDirections
+from sfd_stream.sketch.sketch import Sketch
+from sfd_stream.wire.columns import HashedColumns
+from sfd_stream.wire.rows import decode
+
+pytestmark = pytest.mark.xdist_group("claims")  # the library is read once
+
+
+@pytest.fixture(scope="module")
+def truth() -> demo.Truth:
+    return demo.truth()
+
+
+@pytest.fixture(scope="module")
+def sketch(truth: demo.Truth) -> Sketch:
+    return SparseFrequentDirections(ell=demo.ELL).partial_fit(truth.block.csr()).sketch()
+
+
+def test_the_library_has_rows_enough_and_each_word_a_column_of_its_own(truth: demo.Truth) -> None:
+    assert truth.rows > 1000
+    assert np.all(np.abs(truth.block.values) == 1.0), "no two words of a docstring met in a column"
+
+
+def test_a_true_sketch_passes_every_check(truth: demo.Truth, sketch: Sketch) -> None:
+    assert all(claim.found == claim.fed for claim in demo.check_counters(truth, sketch))
+    errors = demo.check_error(truth, sketch)
+    assert 0 < errors.true <= errors.certified < 0.05
+    assert len(demo.check_spectrum(truth, sketch, 20)) == 20
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"rows": 1}, "rows 1 instead of"),
+        ({"nnz": 7}, "non-zeros 7 instead of"),
+        ({"squared_frobenius": 2.0}, "squared Frobenius norm 2 instead of"),
+        ({"column_sums": np.zeros(demo.COLUMNS)}, "columns of equal sum"),
+    ],
+)
+def test_each_counter_that_differs_is_named(
+    truth: demo.Truth, sketch: Sketch, change: dict[str, object], words: str
+) -> None:
+    with pytest.raises(demo.DemoError, match=words):
+        demo.check_counters(truth, replace(sketch, **change))
+
+
+def test_an_error_above_the_certified_one_and_a_value_outside_its_band_are_said(
+    truth: demo.Truth, sketch: Sketch
+) -> None:
+    boast = replace(sketch, delta=sketch.delta / 100)
+    with pytest.raises(demo.DemoError, match="exceeds the certified"):
+        demo.check_error(truth, boast)
+    with pytest.raises(demo.DemoError, match="outside the band"):
+        demo.check_spectrum(truth, boast, 20)
+
+
+def test_directions_are_words_that_come_together() -> None:
+    sea, hill = ("wave", "tide", "harbour"), ("slope", "summit", "meadow")
+    bags = [dict.fromkeys((*topic, f"other{i}"), 1) for i in range(40) for topic in (sea, hill)]
+    columns = HashedColumns(demo.COLUMNS, demo.HASH_SEED)
+    decoded = decode([message.value for message in bag_messages(bags)], columns)
+    assert isinstance(decoded.columns, HashedColumns)
+    sketch = SparseFrequentDirections(ell=10).partial_fit(decoded.block.csr()).sketch()
+    strongest = demo.directions(sketch, decoded.columns.names, 1, 3)[0]
+    assert set(strongest) in (set(sea), set(hill))
+
+
+def test_the_picture_is_one_whole_svg_that_loads_nothing(truth: demo.Truth, sketch: Sketch) -> None:
+    values = sketch.singular_values(20)
+    true = truth.singular_values(20)
+    picture = Picture("a & b", "<c>", values, true, sketch.delta, [["one", "two"], ["three"] * 30])
+    svg = picture.svg()
+    tree = ET.fromstring(svg)  # noqa: S314 - our own
+    assert {"a & b", "<c>", "one two"} <= {element.text for element in tree.iter()}
+    assert len(tree.findall(".//{*}circle")) == len(true) + 1, "one for each value, and the legend's"
+    assert re.findall(r"https?://[^\"]*", svg) == ["http://www.w3.org/2000/svg"]
+    assert not re.search(r"href|url\(|@import", svg)
+
+
+def part(number: int, **change: object) -> dict[str, object]:
+    return {
+        "partition": number, "state": "reading", "rows": 1500, "lag": 12, "delta_ratio": 0.0125,
+        "checkpoint_age_s": 0.4, **change,
+    }  # fmt: skip
+
+
+def screen(look: Look) -> str:
+    console = Console(width=100, record=True, force_terminal=True, file=io.StringIO())
+    console.print(view(look))
+    return console.export_text()
+
+
+def test_the_live_table_shows_who_has_what_and_what_nobody_has() -> None:
+    look = Look(2000, 4000, {1: [], 2: [part(0), part(2, state="claiming"), part(3, delta_ratio=None, lag=None)]})
+    lines = [line.split() for line in screen(look).splitlines() if line.strip()]
+    assert ["0", "2", "1,500", "12", "1.25%", "0", "s", "ago"] in lines
+    assert ["1", "nobody"] in lines
+    assert ["2", "2,", "claiming"] in lines
+    assert ["3", "2", "1,500", "0", "s", "ago"] in lines
+    assert lines[0][1:] == ["4,500", "rows", "in", "the", "sketch", "of", "2,000", "sent"]
+    assert "on their way" in screen(Look(0, 4000, {1: [], 2: []}))
+
+
+def test_where_there_is_no_terminal_lines_are_plain_and_whole(capsys: pytest.CaptureFixture[str]) -> None:
+    teller = Teller()
+    assert not teller.live
+    teller.chapter("Rows")
+    teller.check("x " * 200)
+    teller.bars([(2.0, "a [b]"), (1.0, "c")])
+    assert capsys.readouterr().out == (
+        f"\n1  Rows\n   ✓ {'x ' * 200}\n   1  {'█' * 12}  a [b]\n   2  {'█' * 6}{' ' * 6}  c\n"
+    )
+
+
+def test_on_a_terminal_the_table_is_drawn_below_and_gone_again_at_the_end() -> None:
+    looked, out = threading.Event(), io.StringIO()
+
+    def look() -> Look:
+        looked.set()
+        return Look(10, 20, {2: [part(0)]})
+
+    teller = Teller(Console(file=out, force_terminal=True, width=100))
+    with teller.watching(look):
+        assert looked.wait(30)
+        teller.say("a line above")
+    assert "nobody" in out.getvalue()
+    assert "a line above" in out.getvalue()
+    assert [thread for thread in threading.enumerate() if thread.name == "view"] == []
