@@ -134,9 +134,9 @@ def certifying_share(rounds: int) -> Check:
 
 
 def forced_route(route: str) -> AbstractContextManager[Any]:
-    """All tiles sparse or all dense, whatever their density."""
+    """All columns sparse or all dense, whatever their density."""
     threshold = {"sparse": 2.0, "dense": -1.0}[route]
-    return patch.object(stack, "dense_above", lambda _columns: threshold)
+    return patch.multiple(stack, HOT=threshold, ALL_HOT=threshold)
 
 
 def better_route_at(density: float, ell: int, rounds: int) -> tuple[float, dict[str, float]]:

@@ -158,7 +158,7 @@ def _output_epoch(settings: "Settings", place: "Place", standing: "Standing") ->
     A manifest that can be read bounds every epoch that was ever published. Without one a state that begins again at
     epoch 1 would be old news to every reader [P].
     """
-    from sfd_stream.cli.wiring import output_epoch
+    from sfd_stream.cli.wiring import output_epochs
     from sfd_stream.errors import BrokerRefusedError
     from sfd_stream.kafka.cluster import Cluster
     from sfd_stream.kafka.faults import Hooks
@@ -172,7 +172,7 @@ def _output_epoch(settings: "Settings", place: "Place", standing: "Standing") ->
         if not Cluster(admin_properties(settings.kafka), topic, Hooks()).topic_exists(BROKER_TIMEOUT_S):
             return None
         source = settings.input.model_copy(update={"topic": place.topic})
-        return output_epoch(settings.model_copy(update={"input": source}), place.partition)
+        return output_epochs(settings.model_copy(update={"input": source})).get(place.partition)
     except TimeoutError as error:
         raise BrokerRefusedError(
             f"{error}; it is needed here: without a readable checkpoint of {place} only the topic {topic} tells "

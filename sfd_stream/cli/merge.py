@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 _MESSAGE_MAX_BYTES = 1_000_000
 _OVERHEAD_BYTES = 65_536  # of a batch around a message
-_TIMEOUT_S = 30.0
 
 
 def merge(
@@ -36,8 +35,11 @@ def merge(
 
     some = some_settings(config, overrides, None, ("merge", "log"))
     log = some.sections["log"]
-    logs.configure(level=log.level, form=log.format, secrets=secret_values("kafka", dict(some.kafka)))
-    merger = merger_of(some)
+    with logs.configure(level=log.level, form=log.format, secrets=secret_values("kafka", dict(some.kafka))):
+        _merge(merger_of(some), once=once)
+
+
+def _merge(merger: "Merger", *, once: bool) -> None:
     if once:
         merger.start()
         merger.publish_due()
@@ -48,18 +50,24 @@ def merge(
 
 
 def merger_of(some: "Some") -> "Merger":
+    from confluent_kafka.admin import AdminClient
+
     from sfd_stream.cli.logins import hooks_for
+    from sfd_stream.kafka.properties import admin_properties
     from sfd_stream.kafka.sink import Sink
     from sfd_stream.service.logs import get_logger
     from sfd_stream.service.merger import MergePlan, Merger
+    from sfd_stream.service.topics import ensure_topic
 
     settings: MergeSettings = some.sections["merge"]
     topics, topic = _topics(some, settings)
     group = some.kafka.get("group.id")
     if not group:
         raise SettingsError("kafka.group.id is required: it is part of the merged snapshot's key")
-    sink = Sink(some.kafka, hooks=hooks_for(some.given.get("kafka_oauth_callback"), some.kafka))
-    sink.ensure_topic(topic, partitions=1, config=_topic_config(some), timeout_s=_TIMEOUT_S)
+    hooks = hooks_for(some.given.get("kafka_oauth_callback"), some.kafka)
+    sink = Sink(some.kafka, hooks=hooks)
+    admin = AdminClient({**admin_properties(some.kafka), **hooks.as_properties(some.kafka)})
+    ensure_topic(admin, topic, None, sleep=time.sleep, config=_topic_config(some))
     return Merger(
         MergePlan(str(group), topic, settings.every_s, settings.republish_s, settings.ell),
         [reader_of(some, name, settings.group) for name in topics],

@@ -1,4 +1,7 @@
-"""A worker's progress on standard error: a bar on a terminal while it works towards an end, else a line a minute."""
+"""A worker's progress on standard error: a bar on a terminal while it works towards an end, else a line a minute.
+
+And one at the end, of what came after the last: a run of half a minute is told of too.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from sfd_stream.service.news import News
 
@@ -16,14 +19,19 @@ if TYPE_CHECKING:
 LINE_EVERY_S = 60.0
 BAR_EVERY_S = 0.2
 
-Watch = Callable[["Worker"], None]
+
+class Watch(Protocol):
+    """To be called after each turn of the worker, and once more when it has ended."""
+
+    def __call__(self, worker: Worker) -> None: ...
+    def end(self, worker: Worker) -> None: ...
 
 
 @contextmanager
 def watching(*, bar: bool) -> Iterator[Watch]:
-    """To be called after each turn of the worker. Set up logging inside, so that lines go above the bar."""
+    """Set up logging inside, so that lines go above the bar."""
     if not (bar and sys.stderr.isatty()):
-        yield _lines(time.monotonic)
+        yield _Lines(time.monotonic)
         return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -36,33 +44,39 @@ def watching(*, bar: bool) -> Iterator[Watch]:
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as shown:
-        yield _bar(shown, shown.add_task("", total=None, rows=0, rows_per_s=0.0), time.monotonic)
+        yield _Bar(shown, shown.add_task("", total=None, rows=0, rows_per_s=0.0), time.monotonic)
 
 
-def _lines(clock: Callable[[], float]) -> Watch:
-    news = News(LINE_EVERY_S, clock())
+class _Lines:
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._news = News(LINE_EVERY_S, clock())
 
-    def watch(worker: Worker) -> None:
-        now_s = clock()
-        if news.is_due(now_s):
-            worker.log.info("progress", **news.line(worker.progress, worker.source.known_lag(), now_s))
+    def __call__(self, worker: Worker) -> None:
+        if self._news.is_due(self._clock()):
+            self.end(worker)
 
-    return watch
+    def end(self, worker: Worker) -> None:
+        line = self._news.line(worker.progress, worker.source.known_lag(), self._clock())
+        worker.log.info("progress", **line)
 
 
-def _bar(shown: Any, task: Any, clock: Callable[[], float]) -> Watch:
-    began_s = next_s = clock()
+class _Bar:
+    def __init__(self, shown: Any, task: Any, clock: Callable[[], float]) -> None:
+        self._shown = shown
+        self._task = task
+        self._clock = clock
+        self._began_s = self._next_s = clock()
 
-    def watch(worker: Worker) -> None:
-        nonlocal next_s
-        now_s = clock()
-        if now_s < next_s:
+    def __call__(self, worker: Worker) -> None:
+        now_s = self._clock()
+        if now_s < self._next_s:
             return
-        next_s = now_s + BAR_EVERY_S
+        self._next_s = now_s + BAR_EVERY_S
         ends, rows = worker.progress.ends, worker.progress.rows
         done = sum(min(position, ends.get(p, position)) for p, position in worker.source.positions.items())
-        shown.update(
-            task, total=sum(ends.values()), completed=done, rows=rows, rows_per_s=rows / max(now_s - began_s, 1e-9)
-        )
+        rows_per_s = rows / max(now_s - self._began_s, 1e-9)
+        self._shown.update(self._task, total=sum(ends.values()), completed=done, rows=rows, rows_per_s=rows_per_s)
 
-    return watch
+    def end(self, worker: Worker) -> None:
+        """The bar goes away; the summary follows."""

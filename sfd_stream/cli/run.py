@@ -15,7 +15,6 @@ from sfd_stream.cli.options import ConfigOption, JsonOption, SetOption, settings
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sfd_stream.cli.progress import Watch
     from sfd_stream.config.model import Settings
     from sfd_stream.service.worker import Worker
 
@@ -66,19 +65,18 @@ def _run_one(settings: "Settings", labels: dict[str, Any], *, until_end: bool, b
     from sfd_stream.cli.progress import watching
     from sfd_stream.cli.workers import configure_logs
 
-    with watching(bar=bar and until_end) as watch:
-        configure_logs(settings, labels)
+    with watching(bar=bar and until_end) as watch, configure_logs(settings, labels):
         settings = within_quota(settings)
-        return work(settings, until_end=until_end, watch=watch, **shown)
+        return work(settings, until_end=until_end, watch=watch, on_end=watch.end, **shown)
 
 
 def _run_many(settings: "Settings", arguments: Any, workers: int, *, as_json: bool) -> None:
     from sfd_stream.cli import workers as crew
 
-    crew.configure_logs(settings, {})
-    settings = within_quota(settings, workers)
-    began, before = time.monotonic(), crew.rows_in_store(settings) if arguments.until_end else 0
-    code = crew.supervise(settings, arguments, workers)
+    with crew.configure_logs(settings, {}):
+        settings = within_quota(settings, workers)
+        began, before = time.monotonic(), crew.rows_in_store(settings) if arguments.until_end else 0
+        code = crew.supervise(settings, arguments, workers)
     if code:
         raise typer.Exit(code)
     if arguments.until_end:
@@ -108,7 +106,8 @@ def work(
     settings: "Settings",
     *,
     until_end: bool,
-    watch: "Watch | None" = None,
+    watch: "Callable[[Worker], None] | None" = None,
+    on_end: "Callable[[Worker], None]" = lambda _: None,
     http_socket: "Path | None" = None,
     **hooks: Any,
 ) -> "Worker":
@@ -128,7 +127,10 @@ def work(
         with watched(settings, worker, listener) as port:
             if http_socket is None:
                 worker.log.info("watch it", url=port.address)
-            worker.run(source)
+            try:
+                worker.run(source)
+            finally:
+                on_end(worker)
     return worker
 
 

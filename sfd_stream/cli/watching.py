@@ -18,6 +18,9 @@ from sfd_stream.service.watch import Identity, Watch
 from sfd_stream.service.web import Port, listening, listening_unix
 from sfd_stream.service.worker import Worker
 
+DRIFT_EVERY_S = 60.0
+"""Where no snapshots are published: from one look to another so much later."""
+
 
 def watch_of(settings: Settings, worker_name: str) -> Watch:
     sketch = settings.sketch
@@ -28,8 +31,9 @@ def watch_of(settings: Settings, worker_name: str) -> Watch:
         ell=sketch.ell,
         method=sketch.method,
         memory_max_bytes=settings.worker.memory_max_bytes,
+        shows=settings.snapshot.topic is not None,
     )
-    drift_every_s = settings.snapshot.every_s or settings.snapshot.republish_s
+    drift_every_s = DRIFT_EVERY_S if settings.snapshot.topic is None else None  # else snapshots bring it
     looker = Looker(Beside(1, "look"), time.monotonic, time.time, drift_every_s=drift_every_s)
     return Watch(identity, Meter(), looker, time.monotonic, time.time)
 

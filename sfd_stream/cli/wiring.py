@@ -21,6 +21,7 @@ from sfd_stream.kafka.source import Source
 from sfd_stream.kafka.transactions import TransactionalSink
 from sfd_stream.reader.reader import SnapshotReader
 from sfd_stream.service.beside import Beside
+from sfd_stream.service.claims import OutputEpochs
 from sfd_stream.service.courier import Courier
 from sfd_stream.service.keeper import Surroundings
 from sfd_stream.service.logs import get_logger
@@ -35,7 +36,6 @@ from sfd_stream.storage.contract import Store
 from sfd_stream.storage.opening import open_store
 from sfd_stream.wire.columns import Columns, FixedColumns, GrowingColumns, HashedColumns
 from sfd_stream.wire.rows import RowLimits
-from sfd_stream.wire.snapshot_ids import SnapshotId
 
 MESSAGE_MAX_DEFAULT, MESSAGE_OVERHEAD_BYTES = 1_000_000, 65_536
 """What brokers and clients take without being asked; room for key, headers and frame."""
@@ -149,7 +149,7 @@ def worker_of(
         publishing,
         _courier_for(settings, publishing, reach),
         prepare=lambda: make_output_topic(settings),
-        output_epoch=lambda partition: output_epoch(settings, partition),
+        output_epochs=OutputEpochs(lambda: output_epochs(settings), time.monotonic),
     )
     hooks = replace(hooks_of(settings), on_statistics=watch.statistics)
     return worker, Source(settings.kafka, settings.input.topic, worker.tenures, hooks=hooks)
@@ -205,18 +205,17 @@ def make_output_topic(settings: Settings) -> None:
     ensure_topic(admin_of(settings), given.topic, None, sleep=time.sleep, config=config)
 
 
-def output_epoch(settings: Settings, partition: int) -> int | None:
-    """The highest epoch that the output topic shows for a partition: a state begun anew must be above it."""
+def output_epochs(settings: Settings) -> dict[int, int]:
+    """By partition: the highest epoch that the output topic shows. The whole topic is read for it."""
     given = settings.snapshot
     if given.topic is None:
-        return None
+        return {}
     properties = {key: value for key, value in for_consumer(settings.kafka).items() if not key.startswith("group.")}
     bootstrap = str(properties.pop("bootstrap.servers"))
-    key = SnapshotId(None, settings.group, settings.input.topic, partition, 0, 0).key
     with SnapshotReader(bootstrap, given.topic, group=settings.group, hooks=hooks_of(settings), **properties) as reader:
         reader.refresh()
-        found = reader.ids.get(key)
-    return None if found is None else found.epoch
+        ids = [each for each in reader.ids.values() if (each.topic, each.window) == (settings.input.topic, None)]
+    return {each.partition: each.epoch for each in ids}
 
 
 def _letters_for(settings: Settings, sink: Sink | None) -> Callable[[str | None], DeadLetters] | None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sfd_stream.config.model import Settings
+    from sfd_stream.service.logs import Logs
 
 _STATIC_MEMBER = "group.instance.id"
 _LEAVE_S = 30.0
@@ -90,11 +91,12 @@ def end_with_supervisor(settings: Settings) -> None:
     stop_with_parent(0, settings.checkpoint.revoke_budget_s + _LEAVE_S)
 
 
-def configure_logs(settings: Settings, labels: dict[str, Any]) -> None:
+def configure_logs(settings: Settings, labels: dict[str, Any]) -> Logs:
+    """To be entered for as long as there is something to log."""
     from sfd_stream.service.logs import configure
 
     level, form = settings.log.level, settings.log.format
-    configure(level=level, form=form, secrets=settings.secret_values(), labels=labels)
+    return configure(level=level, form=form, secrets=settings.secret_values(), labels=labels)
 
 
 def rows_in_store(settings: Settings) -> int:

@@ -52,6 +52,9 @@ class Commits:
             if found is None and tp.partition in assigned:
                 self.last[tp.partition] = tp.offset
 
+    def forget(self, partition: int) -> None:
+        self.last.pop(partition, None)
+
     def take(self) -> list[CommitResult]:
         results, self._results = self._results, []
         return results

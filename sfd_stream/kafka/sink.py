@@ -14,11 +14,10 @@ import functools
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined] # not in its own list of exports
 
 from sfd_stream.errors import BrokerRefusedError
 from sfd_stream.kafka.faults import Fault, Hooks, address, error_of, fault_of, refusal, refuse_settings
-from sfd_stream.kafka.properties import admin_properties, producer_properties, redacted
+from sfd_stream.kafka.properties import producer_properties, redacted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -64,8 +63,6 @@ class Sink:
     def __init__(self, properties: Mapping[str, Any], *, hooks: Hooks | None = None) -> None:
         hooks = hooks or Hooks()
         self.passing_errors = 0
-        self._hooks = hooks
-        self._user = properties
         self._properties = producer_properties(properties)
         self._failure: BrokerRefusedError | None = None
         callbacks = {"error_cb": self._on_error, **hooks.as_properties(properties)}
@@ -137,26 +134,6 @@ class Sink:
             self._producer.purge()
             self._producer.flush(1.0)
         return done
-
-    def ensure_topic(self, name: str, *, partitions: int, config: Mapping[str, str], timeout_s: float) -> bool:
-        """Creates the topic if it is not there; says whether it did. Refusal says exactly what to create."""
-        properties = admin_properties(self._user)
-        admin = AdminClient({**properties, **self._hooks.as_properties(properties)})
-        wanted = f"topic {name} with {partitions} partitions and " + ", ".join(f"{k}={v}" for k, v in config.items())
-        try:
-            known = admin.list_topics(name, timeout=timeout_s).topics.get(name)
-            if known is not None and known.error is None:
-                return False
-            new = NewTopic(name, num_partitions=partitions, config=dict(config))
-            admin.create_topics([new], request_timeout=timeout_s)[name].result(timeout_s)
-        except KafkaException as exception:
-            error = error_of(exception)
-            if error.code() == KafkaError.TOPIC_ALREADY_EXISTS:
-                return False
-            said = redacted(error.str(), self._properties)
-            where = address(self._properties)
-            raise BrokerRefusedError(f"{where} did not create what is needed: {wanted}; create it ({said})") from None
-        return True
 
     def _on_delivery(self, ticket: Ticket, error: KafkaError | None, message: Message[Any, Any]) -> None:
         if error is not None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from sfd_stream.errors import BrokerRefusedError
@@ -22,6 +23,28 @@ QUESTION_S = 0.5
 TOPIC_ID_S = 5.0
 
 
+class OutputEpochs:
+    """The highest epoch that the output topic shows for each partition: a state begun anew must be above it [P].
+
+    To know it of one partition the whole topic is read, so that all partitions that were assigned together share one
+    reading. May be asked by any thread.
+    """
+
+    def __init__(self, read: Callable[[], Mapping[int, int]], clock: Callable[[], float]) -> None:
+        self._read = read
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._known: tuple[float, Mapping[int, int]] | None = None
+
+    def of(self, partition: int, since_s: float) -> int | None:
+        """As of some moment after `since_s`, when the partition became ours."""
+        with self._lock:
+            if self._known is None or self._known[0] < since_s:
+                began_s = self._clock()
+                self._known = began_s, self._read()
+            return self._known[1].get(partition)
+
+
 class Claims:
     """Made when the broker has told who it is."""
 
@@ -32,14 +55,14 @@ class Claims:
         source: Source,
         desk: Desk,
         cluster_id: str,
-        output_epoch: Callable[[int], int | None],
+        output_epochs: OutputEpochs | None,
     ) -> None:
         self._plan = plan
         self._around = around
         self._source = source
         self._desk = desk
         self._cluster_id = cluster_id
-        self._output_epoch = output_epoch
+        self._output_epochs = output_epochs
 
     def claim(self, tenure: Tenure, shape: Shape) -> PartitionState:
         """The partition's newest state, ours from now on."""
@@ -51,7 +74,8 @@ class Claims:
 
         def answer(question: Question) -> Any:
             if isinstance(question, AskOutputEpoch):
-                return self._output_epoch(partition)
+                known = self._output_epochs
+                return None if known is None else known.of(partition, tenure.assigned_s)
 
             def ask(_: float) -> Any:
                 return self._desk.ask(lambda: self._answer(partition, question), keeper.abandoned)

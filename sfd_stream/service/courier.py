@@ -28,6 +28,7 @@ from sfd_stream.service.claims import patiently
 from sfd_stream.service.keeper import AbandonedError, Surroundings
 from sfd_stream.service.publishing import Publishing
 from sfd_stream.service.tenure import Log, Plan, Tenure
+from sfd_stream.service.watch import Watch
 from sfd_stream.state.manifest import Manifest, StateId
 
 T = TypeVar("T")
@@ -62,6 +63,7 @@ class Host(Protocol):
 
     plan: Plan
     around: Surroundings
+    watch: Watch
     log: Log
 
     @property
@@ -97,16 +99,19 @@ class Courier:
 
         `snapshot`: its bytes, where they are at hand. If it fails it stays due.
         """
-        reason = "the group has not answered"
+        reason, too_large = "the group has not answered", False
         for pause_s in PAUSES_S:
             try:
                 if self._try(tenure, snapshot):
                     return
             except NotCommittedError as error:
                 tenure.settled = tenure.settled and error.certain
-                reason = self._publishing.advice(len(snapshot or b"")) if error.reason == TOO_LARGE else error.reason
+                too_large = error.reason == TOO_LARGE
+                reason = self._publishing.advice(len(snapshot or b"")) if too_large else error.reason
             if tenure.keeper.abandoned.wait(pause_s):
                 raise AbandonedError(tenure.keeper.where)
+        if tenure.keeper.owes_snapshot:
+            self._host.watch.snapshot_failed("refused" if too_large else "unavailable")
         self._host.log.warning("snapshot and offset not delivered: due", partition=tenure.partition, reason=reason)
 
     def close(self) -> None:
@@ -125,8 +130,12 @@ class Courier:
                 return False
             keeper.check_owner()
             reach("before-publish")
-            self._carry(_Parcel(membership, self._offset(manifest), self._message(tenure, manifest, snapshot)))
+            message, began_s = self._message(tenure, manifest, snapshot), self._host.around.clock()
+            self._carry(_Parcel(membership, self._offset(manifest), message))
             self._seen(tenure, manifest)
+            if manifest.due is not None and message is not None:
+                seconds = self._host.around.clock() - began_s
+                self._host.watch.snapshot_published(tenure.partition, seconds, manifest.due.blob.size)
             reach("after-publish")
         self._host.ask(tenure, lambda: self._host.source.note_commit(tenure.partition, manifest.next_offset))
         return True

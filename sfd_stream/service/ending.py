@@ -6,7 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from sfd_stream.kafka.commits import Committed
+from sfd_stream.service.delivery import Delivery
 from sfd_stream.service.rebalance import Tenures
+from sfd_stream.service.sketching import Sketching
 from sfd_stream.service.tenure import Tenure
 
 LOOK_EVERY_S = 0.2
@@ -31,11 +33,10 @@ class Hands(Protocol):
     """The part of a worker that is used."""
 
     tenures: Tenures
-
-    publishing: Any
+    sketching: Sketching
+    delivery: Delivery
 
     def begin_checkpoint(self, tenure: Tenure, *, show: bool = False) -> None: ...
-    def advance(self, tenure: Tenure, next_offset: int) -> None: ...
 
 
 class Ending:
@@ -68,10 +69,10 @@ class Ending:
         if position < end:
             return
         if tenure.state.next_offset < position:  # control records at the end hold nothing for us
-            self._hands.advance(tenure, position)
-        if tenure.dirty or (tenure.unseen and self._hands.publishing is not None):
+            self._hands.sketching.advance(tenure, position)
+        if tenure.dirty or (tenure.unseen and self._hands.delivery.shows):
             self._hands.begin_checkpoint(tenure, show=True)
-        elif self._hands.publishing is not None and tenure.keeper.owes_snapshot:
+        elif self._hands.delivery.shows and tenure.keeper.owes_snapshot:
             return  # it could not be published, and is tried again in its time
         elif self._source.last_committed.get(tenure.partition, -1) >= end:
             tenure.finished, tenure.state, tenure.columns = True, None, None

@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal, TextIO, cast
+from typing import Any, Final, Literal, Self, TextIO, cast
 
 import structlog
 
@@ -27,6 +27,7 @@ Format = Literal["auto", "json", "text"]
 
 FLOOD_EVENTS: Final = 10
 FLOOD_INTERVAL_S: Final = 60.0
+_HELD_BACK: Final = "held_back_event"
 # So many different events are watched at once; beyond, the oldest are forgotten first.
 _FLOOD_KINDS_MAX: Final = 1_000
 
@@ -54,7 +55,7 @@ class FloodLimit:
         self._lock = threading.Lock()
 
     def __call__(self, _logger: Any, method: str, event: EventDict) -> EventDict:
-        if method == "debug":
+        if method == "debug" or _HELD_BACK in event:
             return event
         with self._lock:
             return self._judge((method, _template(event)), event)
@@ -116,15 +117,30 @@ class Redaction:
         return mask_text(str(value), self._known)  # an exception, a path, a settings section
 
 
-@dataclass(frozen=True, slots=True)
 class Logs:
-    """The log as set up. `flush`, once a minute and at the end, tells what the flood limit holds back."""
+    """The log as set up. While it is entered, what the flood limit holds back is told once a minute and at the end."""
 
-    flood: FloodLimit
+    def __init__(self, flood: FloodLimit) -> None:
+        self._flood = flood
+        self._over = threading.Event()
+        self._teller = threading.Thread(target=self._tell, name="log", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._teller.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self.flush()
 
     def flush(self) -> None:
-        for level, text, count in self.flood.drain():
-            get_logger().log(_LEVELS[level], "held back", held_back_event=text, held_back=count)
+        """Tells what has been held back so far."""
+        for level, text, count in self._flood.drain():
+            get_logger().log(_LEVELS[level], "held back", **{_HELD_BACK: text, "held_back": count})
+
+    def _tell(self) -> None:
+        while not self._over.wait(FLOOD_INTERVAL_S):
+            self.flush()
 
 
 _LEVELS: Final[Mapping[str, int]] = {

@@ -19,7 +19,7 @@ from sfd_stream.sketch.builder import SketchBuilder
 from sfd_stream.sketch.rows import Float
 from sfd_stream.sketch.sketch import Sketch
 from sfd_stream.state.partition import PartitionState
-from sfd_stream.wire.columns import HashedColumns
+from sfd_stream.wire.columns import Columns, HashedColumns
 
 EVERY_S = 2.0
 SHARE_MAX = 0.05
@@ -45,15 +45,16 @@ class Shot:
     @classmethod
     def of(cls, state: PartitionState) -> Shot:
         builder = state.builder
-        names = state.columns.names if isinstance(state.columns, HashedColumns) else {}
-        return cls(SketchBuilder.resume(builder.parameters, *builder.state()), names)
+        return cls(SketchBuilder.resume(builder.parameters, *builder.state()), names_of(state.columns))
+
+
+def names_of(columns: Columns) -> Mapping[int, str]:
+    return columns.names if isinstance(columns, HashedColumns) else {}
 
 
 @dataclass(frozen=True, eq=False)
 class Look:
     spectrum: Spectrum
-    top: Float
-    """The first directions, to measure drift by."""
     sketch: Sketch | None
     """Kept for the merged view, where there is room."""
     names: Mapping[int, str]
@@ -63,11 +64,16 @@ class Look:
 class _Reference:
     at_s: float
     top: Float
+    """The first directions, to measure drift by."""
     drift: float | None
 
 
 class Looker:
-    """`consider` once a second from the loop; what was seen last is in `spectra`, `drifts` and `merged`."""
+    """`consider` once a second from the loop; what was seen last is in `spectra`, `drifts` and `merged`.
+
+    Where snapshots are published their sketches are given to `see`: they cost no shrink, so they come first, and drift
+    is from one snapshot to the next. Elsewhere (`drift_every_s`) it is from one look to another so much later.
+    """
 
     def __init__(
         self,
@@ -75,7 +81,7 @@ class Looker:
         clock: Callable[[], float],
         wall_clock: Callable[[], float],
         *,
-        drift_every_s: float = 60.0,
+        drift_every_s: float | None = None,
     ) -> None:
         self.merged: Spectrum | None = None
         self._executor = executor
@@ -84,6 +90,7 @@ class Looker:
         self._drift_every_s = drift_every_s
         self._looks: dict[int, Look] = {}
         self._references: dict[int, _Reference] = {}
+        self._given: dict[int, tuple[Sketch, Mapping[int, str]]] = {}
         self._job: Future[None] | None = None
         self._rest_until_s = 0.0
 
@@ -95,15 +102,25 @@ class Looker:
     def drifts(self) -> Mapping[int, float | None]:
         return {partition: reference.drift for partition, reference in list(self._references.items())}
 
+    def see(self, partition: int, sketch: Sketch, columns: Columns) -> None:
+        """A sketch that was made anyway, for a snapshot. From any thread; there is room for so many, and no more."""
+        self._given.pop(partition, None)
+        waiting = sum(given.matrix.nbytes for given, _ in list(self._given.values()))
+        if waiting + sketch.matrix.nbytes <= MERGE_BYTES_MAX:
+            self._given[partition] = sketch, names_of(columns)
+
     def consider(self, rows: Mapping[int, int], shoot: Callable[[int], Future[Shot]]) -> None:
         """Begin a look at the partition that has waited longest, if one has changed and it is time."""
-        for gone in self._looks.keys() - rows.keys():
-            self._looks.pop(gone, None)
-            self._references.pop(gone, None)
+        for known in (self._looks, self._references, self._given):
+            for gone in list(known.keys() - rows.keys()):
+                known.pop(gone, None)
         if self._clock() < self._rest_until_s or (self._job is not None and not self._job.done()):
             return
         changed = [p for p, count in rows.items() if p not in self._looks or self._looks[p].spectrum.rows != count]
-        if changed:
+        if waiting := list(self._given):
+            partition = min(waiting, key=self._seen_at)
+            self._job = self._executor.submit(self._look_at, partition, *self._given.pop(partition), tuple(rows))
+        elif changed:
             partition = min(changed, key=self._seen_at)
             self._job = self._executor.submit(self._look, partition, shoot(partition), tuple(rows))
 
@@ -111,25 +128,44 @@ class Looker:
         look = self._looks.get(partition)
         return look.spectrum.at_s if look is not None else 0.0
 
+    # On a thread of its own
+
     def _look(self, partition: int, shooting: Future[Shot], assigned: tuple[int, ...]) -> None:
         shot = shooting.result()
-        began = self._clock()
-        sketch = shot.builder.sketch()
-        room = MERGE_BYTES_MAX // max(len(assigned), 1)
-        spectrum = spectrum_of(sketch, shot.names, self._wall_clock())
-        top = sketch.components(DRIFT_K)
-        self._looks[partition] = Look(spectrum, top, sketch if sketch.matrix.nbytes <= room else None, shot.names)
-        self._refer(partition, top)
-        self.merged = self._merge(assigned)
-        cost_s = self._clock() - began
+        began_s = self._clock()
+        top = self._show(partition, shot.builder.sketch(), shot.names, assigned)
+        before = self._references.get(partition)
+        if self._drift_every_s is not None and (
+            before is None or self._clock() - before.at_s >= self._drift_every_s or before.top.shape[1] > top.shape[1]
+        ):
+            self._refer(partition, top)
+        self._rest(began_s, assigned)
+
+    def _look_at(self, partition: int, sketch: Sketch, names: Mapping[int, str], assigned: tuple[int, ...]) -> None:
+        began_s = self._clock()
+        self._refer(partition, self._show(partition, sketch, names, assigned))
+        self._rest(began_s, assigned)
+
+    def _show(self, partition: int, sketch: Sketch, names: Mapping[int, str], assigned: tuple[int, ...]) -> Float:
+        """Its first directions. A snapshot that a look has overtaken meanwhile is not shown."""
+        top, before = sketch.components(DRIFT_K), self._looks.get(partition)
+        if before is None or before.spectrum.rows <= sketch.rows:
+            room = MERGE_BYTES_MAX // max(len(assigned), 1)
+            spectrum = spectrum_of(sketch, names, self._wall_clock())
+            self._looks[partition] = Look(spectrum, sketch if sketch.matrix.nbytes <= room else None, names)
+            self.merged = self._merge(assigned)
+        return top
+
+    def _rest(self, began_s: float, assigned: tuple[int, ...]) -> None:
+        cost_s = self._clock() - began_s
         self._rest_until_s = self._clock() + max(EVERY_S / max(len(assigned), 1), cost_s * (1 / SHARE_MAX - 1))
 
     def _refer(self, partition: int, top: Float) -> None:
+        """A state begun anew may have fewer columns, and is not compared."""
         before = self._references.get(partition)
-        if before is None or before.top.shape[1] > top.shape[1]:
-            self._references[partition] = _Reference(self._clock(), top, None)
-        elif self._clock() - before.at_s >= self._drift_every_s:
-            self._references[partition] = _Reference(self._clock(), top, drift(before.top, top))
+        comparable = before is not None and before.top.shape[1] <= top.shape[1]
+        moved = drift(before.top, top) if before is not None and comparable else None
+        self._references[partition] = _Reference(self._clock(), top, moved)
 
     def _merge(self, assigned: tuple[int, ...]) -> Spectrum | None:
         """None unless every assigned partition was looked at and is small enough to be kept."""

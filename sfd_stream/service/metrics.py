@@ -7,7 +7,7 @@ reasons, kinds that are listed here, and brokers are all there is.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -138,6 +138,10 @@ CHECKPOINT_FAILURES = Metric(
     "sfd_checkpoint_failures_total", "counter", "checkpoints", "Checkpoints that were not made durable, by kind.",
     ("kind",), values=FAILURE_KINDS,
 )  # fmt: skip
+RETENTION_FAILURES = Metric(
+    "sfd_retention_failures_total", "counter", "attempts", "Old checkpoints that could not be removed, by kind.",
+    ("kind",), values=FAILURE_KINDS,
+)  # fmt: skip
 CHECKPOINT_AGE = Metric(
     "sfd_checkpoint_age_seconds", "gauge", "seconds",
     "The age of the oldest row that is not durable yet; 0 when all are. An idle topic is not old.", ("partition",),
@@ -156,6 +160,10 @@ RESTORE_SECONDS = Metric(
     "sfd_restore_seconds", "histogram", "seconds", "From assignment to a restored state, one partition.",
     buckets=STORE_BUCKETS,
 )  # fmt: skip
+RESTORE_FAILURES = Metric(
+    "sfd_restore_failures_total", "counter", "partitions", "Partitions that could not be taken over, by kind.",
+    ("kind",), values=FAILURE_KINDS,
+)  # fmt: skip
 RESTORED_ROWS = Metric("sfd_restored_rows_total", "counter", "rows", "Rows that restored states had counted already.")
 REPLAY_SECONDS = Metric(
     "sfd_replay_seconds", "histogram", "seconds",
@@ -168,7 +176,10 @@ REPLAYED_ROWS = Metric(
 # Snapshots
 
 SNAPSHOTS = Metric("sfd_snapshots_total", "counter", "snapshots", "Snapshots acknowledged.", ("partition",))
-SNAPSHOT_FAILURES = Metric("sfd_snapshot_failures_total", "counter", "snapshots", "Snapshots not acknowledged.")
+SNAPSHOT_FAILURES = Metric(
+    "sfd_snapshot_failures_total", "counter", "snapshots", "Snapshots not acknowledged, by kind; they stay due.",
+    ("kind",), values=FAILURE_KINDS,
+)  # fmt: skip
 SNAPSHOT_SECONDS = Metric(
     "sfd_snapshot_seconds", "histogram", "seconds", "From a durable checkpoint to its snapshot's acknowledgement.",
     buckets=STORE_BUCKETS,
@@ -176,7 +187,7 @@ SNAPSHOT_SECONDS = Metric(
 SNAPSHOT_BYTES = Metric("sfd_snapshot_bytes", "gauge", "bytes", "Size of the newest snapshot, encoded.", ("partition",))
 SNAPSHOT_AGE = Metric(
     "sfd_snapshot_age_seconds", "gauge", "seconds",
-    "Time since the newest snapshot was acknowledged; an idle one is published again every snapshot.republish_s.",
+    "The age of the oldest row that no acknowledged snapshot shows; 0 when all are shown. An idle topic is not old.",
     ("partition",),
 )  # fmt: skip
 
@@ -212,6 +223,15 @@ KAFKA_TRANSMIT_ERRORS = Metric(
     "sfd_kafka_transmit_errors_total", "counter", "requests", "Requests that could not be sent, by librdkafka.",
     ("broker",),
 )  # fmt: skip
+
+
+FAILURES: Mapping[str, Metric] = {
+    "claim": RESTORE_FAILURES,
+    "checkpoint": CHECKPOINT_FAILURES,
+    "publication": SNAPSHOT_FAILURES,
+    "retention": RETENTION_FAILURES,
+}
+"""By the kind of the job that failed."""
 
 
 def declared() -> tuple[Metric, ...]:

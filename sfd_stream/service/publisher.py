@@ -60,8 +60,9 @@ class Publisher:
             seconds = self._host.around.clock() - began_s
             self._host.watch.snapshot_published(tenure.partition, seconds, len(snapshot))
             return
-        self._host.watch.snapshot_failed()
-        reason = self._publishing.advice(len(value)) if ticket.error == TOO_LARGE else ticket.error
+        too_large = ticket.error == TOO_LARGE
+        self._host.watch.snapshot_failed("refused" if too_large else "unavailable")
+        reason = self._publishing.advice(len(value)) if too_large else ticket.error
         self._host.log.warning("snapshot not published: it stays due", partition=tenure.partition, reason=reason)
 
     def _until_reported(self, tenure: Tenure, hand_over: Callable[[], Ticket | None]) -> Ticket:

@@ -9,8 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sfd_stream.service.tenure import Tenure
+from sfd_stream.sketch.sketch import Sketch
 from sfd_stream.state.manifest import Binding, SnapshotRef, StateId
-from sfd_stream.state.partition import Frozen, Shape, sketch_of
+from sfd_stream.state.partition import Frozen
 from sfd_stream.wire.snapshot_ids import SnapshotId
 from sfd_stream.wire.snapshots import Message, encode_snapshot, message_of, reference_to, snapshot_of
 
@@ -54,12 +55,12 @@ class Publishing:
         return tenure.keeper.published is not None and now_s - tenure.snapshot_at >= self.republish_s
 
     def encode(
-        self, frozen: Frozen, shape: Shape, state_id: StateId, binding: Binding, partitions: int, made_at_s: float
+        self, sketch: Sketch, frozen: Frozen, state_id: StateId, binding: Binding, partitions: int, made_at_s: float
     ) -> bytes:
-        """The snapshot of a frozen state, under the id of the manifest that will hold it."""
+        """The snapshot of a frozen state and its sketch, under the id of the manifest that will hold it."""
         given = (binding.cluster_id, binding.group, binding.topic, binding.partition)
         snapshot = snapshot_of(
-            sketch_of(frozen, shape),
+            sketch,
             frozen.columns,
             SnapshotId(*given, state_id.epoch, state_id.number),
             partitions=partitions,

@@ -11,10 +11,10 @@ from concurrent.futures import Future
 from typing import Any, Protocol
 
 from sfd_stream.kafka.records import Start
-from sfd_stream.service.keeper import Keeper, Surroundings
+from sfd_stream.service.keeper import AbandonedError, Keeper, Surroundings
 from sfd_stream.service.tenure import Log, Plan, Tenure
 from sfd_stream.service.watch import Watch
-from sfd_stream.state.partition import PartitionState, Shape
+from sfd_stream.state.partition import Shape
 
 _LOOK_S = 0.005
 
@@ -27,7 +27,7 @@ class Host(Protocol):
     log: Log
     watch: Watch
 
-    def submit_claim(self, tenure: Tenure, shape: Shape) -> Future[PartitionState]: ...
+    def begin_claim(self, tenure: Tenure, shape: Shape) -> None: ...
     def begin_checkpoint(self, tenure: Tenure, *, show: bool = False) -> None: ...
     def serve(self) -> None: ...
     def forget(self, partition: int) -> None: ...
@@ -62,7 +62,8 @@ class Tenures:
         plan, around = self._host.plan, self._host.around
         self.drop(partitions)  # a loss that the client never told of (librdkafka's pull request 5604)
         for partition in partitions:
-            self._table[partition] = Tenure(partition, Keeper(plan.group, plan.topic, partition, around))
+            keeper = Keeper(plan.group, plan.topic, partition, around)
+            self._table[partition] = Tenure(partition, keeper, assigned_s=around.clock())
         self.claim_what_fits()
         return dict.fromkeys(partitions)
 
@@ -106,7 +107,7 @@ class Tenures:
                 self._say_that_it_waits(tenure)
                 continue
             used.append(shape.memory_bytes())
-            tenure.job = self._host.submit_claim(tenure, shape)
+            self._host.begin_claim(tenure, shape)
 
     def _say_that_it_waits(self, tenure: Tenure) -> None:
         if not tenure.told_to_wait:
@@ -132,8 +133,10 @@ class Tenures:
             return
         if tenure.job is not None and not tenure.job.done():
             why: str = "checkpoint.revoke_budget_s is over"
+            self._host.watch.job_failed(tenure.job_kind, AbandonedError())
         elif (failure := _failure(tenure.job)) is not None:
             why = str(failure)
+            self._host.watch.job_failed(tenure.job_kind, failure)
         else:
             return
         self._host.log.warning(

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from sfd_stream.errors import FencedError, StoreRefusedError, StoreUnavailableError
+from sfd_stream.service.keeper import AbandonedError
 from sfd_stream.service.status import KafkaStatistics, Moment, PartitionStatus, Status, rounded
 from sfd_stream.state.manifest import Manifest, blob_name_of
 from sfd_stream.state.partition import PartitionState
@@ -64,6 +65,7 @@ class Seen(NamedTuple):
     end: int | None
     manifest: Manifest | None
     dirty_since: float | None
+    unseen_since: float | None = None
 
 
 class Around(NamedTuple):
@@ -165,6 +167,8 @@ def failure_kind(error: BaseException) -> str:
         return "unavailable"
     if isinstance(error, StoreRefusedError):
         return "refused"
+    if isinstance(error, AbandonedError):
+        return "abandoned"
     return "fenced" if isinstance(error, FencedError) else "other"
 
 

@@ -28,6 +28,12 @@ class Tenures(Protocol):
     def get(self, partition: int) -> Tenure | None: ...
 
 
+class Sketching(Protocol):
+    @property
+    def idle(self) -> bool: ...
+    def shoot(self, tenure: Tenure) -> Future[Shot]: ...
+
+
 class Shown(Protocol):
     """What is shown of a worker."""
 
@@ -40,8 +46,7 @@ class Shown(Protocol):
     @property
     def tenures(self) -> Tenures: ...
     @property
-    def sketch_idle(self) -> bool: ...
-    def shoot(self, tenure: Tenure) -> Future[Shot]: ...
+    def sketching(self) -> Sketching: ...
 
 
 class Showing:
@@ -60,9 +65,9 @@ class Showing:
             return
         self._look_after_ends(worker.source, [tenure.partition for tenure in tenures])
         around = Around(
-            joined=worker.tenures.joined,
+            joined=worker.tenures.joined or worker.source.has_nothing(),
             stopping=worker.stopping,
-            sketch_idle=worker.sketch_idle,
+            sketch_idle=worker.sketching.idle,
             broker_away_s=worker.source.away_s,
             memory_reserved_bytes=_reserved(worker.plan, tenures),
         )
@@ -83,6 +88,7 @@ class Showing:
             end=max(ends, default=None),
             manifest=tenure.keeper.manifest,
             dirty_since=tenure.dirty_since,
+            unseen_since=tenure.unseen_since,
         )
 
     def _look_after_ends(self, source: Source, partitions: Collection[int]) -> None:
@@ -117,4 +123,4 @@ def _reserved(plan: Plan, tenures: Iterable[Tenure]) -> int:
 def _shoot(worker: Shown, partition: int) -> Future[Shot]:
     tenure = worker.tenures.get(partition)
     assert tenure is not None, "it was seen in this turn"
-    return worker.shoot(tenure)
+    return worker.sketching.shoot(tenure)

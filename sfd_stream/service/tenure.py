@@ -13,7 +13,9 @@ from sfd_stream.state.manifest import StateId
 from sfd_stream.state.partition import PartitionState, Shape
 from sfd_stream.state.policy import CheckpointPolicy
 from sfd_stream.wire.columns import Columns
-from sfd_stream.wire.rows import RowLimits
+from sfd_stream.wire.rows import DecodedBatch, RowLimits
+
+JobKind = Literal["claim", "checkpoint", "publication", "retention"]
 
 
 class Log(Protocol):
@@ -52,7 +54,10 @@ class Tenure:
     partition: int
     keeper: Keeper
     job: Future[Any] | None = None
-    """Its claim, checkpoint or tidying: one at a time."""
+    """One at a time."""
+    job_kind: JobKind = "claim"
+    """Of the job, or the last one."""
+    assigned_s: float = 0.0
     state: PartitionState | None = None
     columns: Columns | None = None
     """As of the last record decoded, which the state may not have reached yet."""
@@ -61,8 +66,8 @@ class Tenure:
     """When the oldest record came that no checkpoint holds."""
     rows_unseen: int = 0
     """Rows that no snapshot has shown."""
-    unseen: bool = False
-    """Whether anything changed since the last snapshot."""
+    unseen_since: float | None = None
+    """When the oldest record came that no snapshot has shown."""
     snapshot_at: float = 0.0
     """When the last snapshot was begun or published again."""
     held_back: bool = False
@@ -77,9 +82,22 @@ class Tenure:
     commit_offset: int | None = None
     """What the broker was last told; told again until it says that it heard."""
 
+    def take(self, decoded: DecodedBatch, now_s: float) -> None:
+        """A batch that is on its way to the state."""
+        self.columns = decoded.columns
+        self.rows_since += decoded.block.rows
+        self.rows_unseen += decoded.block.rows
+        self.dirty_since = now_s if self.dirty_since is None else self.dirty_since
+        self.unseen_since = now_s if self.unseen_since is None else self.unseen_since
+
     @property
     def dirty(self) -> bool:
         return self.dirty_since is not None
+
+    @property
+    def unseen(self) -> bool:
+        """Whether anything changed since the last snapshot."""
+        return self.unseen_since is not None
 
     @property
     def in_memory(self) -> bool:
@@ -96,3 +114,8 @@ class Progress:
     checkpoints: int = 0
     fences: int = 0
     ends: dict[int, int] = field(default_factory=dict)
+
+    def take(self, records: int, decoded: DecodedBatch) -> None:
+        self.records += records
+        self.rows += decoded.block.rows
+        self.bad += len(decoded.bad)

@@ -1,4 +1,4 @@
-"""Topics of rows: is it there, how many partitions has it, and make it if not and if we may."""
+"""Topics: is it there, how many partitions has it, and make it if not and if we may."""
 
 from __future__ import annotations
 

@@ -19,6 +19,7 @@ from typing import Literal
 
 from sfd_stream import __version__
 from sfd_stream.service import metrics as m
+from sfd_stream.service.known import Known, age_s
 from sfd_stream.service.looks import Looker, Shot
 from sfd_stream.service.meter import Meter
 from sfd_stream.service.seen import (
@@ -35,6 +36,7 @@ from sfd_stream.service.seen import (
     written_bytes,
 )
 from sfd_stream.service.status import DeadLetter, KafkaStatistics, Moment, PartitionStatus, Status, rounded
+from sfd_stream.service.tenure import JobKind
 from sfd_stream.sketch.verify import ALPHA
 from sfd_stream.state.manifest import Manifest
 
@@ -44,26 +46,8 @@ MOMENTS = 240
 """An hour."""
 
 PACE_OVER_S = 10.0
-STUCK_AFTER_S = 30.0
 NEWEST_LETTERS = 20
 WORDS_CHARS = 200
-
-
-@dataclass
-class _Partition:
-    """What is remembered of a partition between two statuses."""
-
-    assigned_s: float
-    undurable_since: float | None = None
-    """When the oldest record came that the checkpoint in flight holds."""
-    begun_s: float | None = None
-    replay_from: tuple[float, Facts] | None = None
-    """When and what was restored, until the end as it was then is reached."""
-    replay_to: int | None = None
-    moved: tuple[float, int, int] = (0.0, -1, 0)
-    """When the applied offset last moved, to where, and the lag then."""
-    snapshot_s: float | None = None
-    snapshot_bytes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -74,6 +58,8 @@ class Identity:
     ell: int
     method: str
     memory_max_bytes: int
+    shows: bool = False
+    """Whether snapshots are published."""
 
     @property
     def promised_ratio(self) -> float | None:
@@ -88,7 +74,7 @@ class Watch:
     looker: Looker
     clock: Callable[[], float]
     wall_clock: Callable[[], float]
-    _partitions: dict[int, _Partition] = field(default_factory=dict)
+    _partitions: dict[int, Known] = field(default_factory=dict)
     _letters: Counter[str] = field(default_factory=Counter)
     _newest: deque[DeadLetter] = field(default_factory=lambda: deque(maxlen=NEWEST_LETTERS))
     _history: deque[Moment] = field(default_factory=lambda: deque(maxlen=MOMENTS))
@@ -154,7 +140,7 @@ class Watch:
         for partition in partitions:
             self._partitions.pop(partition, None)
             if kind == "assign":
-                self._partitions[partition] = _Partition(self.clock())
+                self._partitions[partition] = Known(self.clock())
 
     def restored(self, partition: int, facts: Facts) -> None:
         now, known = self.clock(), self._known(partition)
@@ -162,14 +148,18 @@ class Watch:
         self.meter.add(m.RESTORED_ROWS, facts.rows)
         known.replay_from, known.replay_to = (now, facts), None
 
-    def fenced(self, partition: int) -> None:
+    def fenced(self, partition: int, job: JobKind) -> None:
+        """Which its job told."""
         self._fences += 1
         self.meter.add(m.FENCES)
-        self.meter.add(m.CHECKPOINT_FAILURES, 1, "fenced")
+        self.meter.add(m.FAILURES[job], 1, "fenced")
         self._partitions.pop(partition, None)
 
-    def _known(self, partition: int) -> _Partition:
-        return self._partitions.setdefault(partition, _Partition(self.clock()))
+    def job_failed(self, job: JobKind, error: BaseException) -> None:
+        self.meter.add(m.FAILURES[job], 1, failure_kind(error))
+
+    def _known(self, partition: int) -> Known:
+        return self._partitions.setdefault(partition, Known(self.clock()))
 
     # Checkpoints and snapshots
 
@@ -186,17 +176,20 @@ class Watch:
         self.meter.add(m.CHECKPOINTS, 1, partition)
         self.meter.add(m.CHECKPOINT_BYTES, written_bytes(manifest), partition)
 
-    def checkpoint_failed(self, error: BaseException) -> None:
-        self.meter.add(m.CHECKPOINT_FAILURES, 1, failure_kind(error))
+    def snapshot_begun(self, partition: int, unseen_since: float | None) -> None:
+        known = self._known(partition)
+        if known.unshown_since is None:  # else one before it was not acknowledged, and this one has its rows too
+            known.unshown_since = unseen_since
 
     def snapshot_published(self, partition: int, seconds: float, size: int) -> None:
         known = self._known(partition)
-        known.snapshot_s, known.snapshot_bytes = self.clock(), size
+        known.unshown_since, known.snapshot_bytes = None, size
         self.meter.add(m.SNAPSHOTS, 1, partition)
         self.meter.observe(m.SNAPSHOT_SECONDS, seconds)
 
-    def snapshot_failed(self) -> None:
-        self.meter.add(m.SNAPSHOT_FAILURES)
+    def snapshot_failed(self, kind: Literal["refused", "unavailable"]) -> None:
+        """Not acknowledged: it stays due."""
+        self.meter.add(m.SNAPSHOT_FAILURES, 1, kind)
 
     def statistics(self, text: str) -> None:
         """What librdkafka tells of itself, as JSON."""
@@ -217,25 +210,14 @@ class Watch:
         while self._pace and now - self._pace[0][0] > PACE_OVER_S:
             self._pace.popleft()
         for part in seen:
-            self._watch_replay(part, now)
+            if (replayed := self._known(part.partition).replayed(part, now)) is not None:
+                self.meter.observe(m.REPLAY_SECONDS, replayed[0])
+                self.meter.add(m.REPLAYED_ROWS, replayed[1])
         self.looker.consider({part.partition: part.facts.rows for part in seen if part.facts is not None}, shoot)
         self.status = self._status(seen, around, now)
         if now - self._moment_s >= MOMENT_EVERY_S:
             self._moment_s = now
             self._history.append(moment_of(self.status))
-
-    def _watch_replay(self, part: Seen, now: float) -> None:
-        """The end as it was at the restore is that of the first look after it."""
-        known = self._known(part.partition)
-        if known.replay_from is None or part.facts is None or part.end is None:
-            return
-        known.replay_to = part.end if known.replay_to is None else known.replay_to
-        if part.facts.next_offset < known.replay_to:
-            return
-        (began, before), known.replay_from = known.replay_from, None
-        if part.facts.next_offset > before.next_offset:
-            self.meter.observe(m.REPLAY_SECONDS, now - began)
-            self.meter.add(m.REPLAYED_ROWS, part.facts.rows - before.rows)
 
     # The status
 
@@ -278,7 +260,6 @@ class Watch:
         applied = applied_of(seen, around)
         end = max((value for value in (seen.end, applied) if value is not None), default=None)
         lag = end - applied if end is not None and applied is not None else None
-        since = known.undurable_since if known.undurable_since is not None else seen.dirty_since
         spectrum = self.looker.spectra.get(seen.partition)
         base = PartitionStatus(
             partition=seen.partition,
@@ -287,22 +268,13 @@ class Watch:
             committed=seen.committed,
             end=end,
             lag=lag,
-            stuck_s=self._stuck_s(known, applied, lag, now),
+            stuck_s=known.stuck_s(applied, lag, now),
             drift=self.looker.drifts.get(seen.partition),
             number=manifest.number if manifest is not None else None,
             epoch=manifest.epoch if manifest is not None else None,
-            checkpoint_age_s=round(now - since, 3) if since is not None else 0.0,
-            snapshot_age_s=round(now - known.snapshot_s, 3) if known.snapshot_s is not None else None,
+            checkpoint_age_s=age_s(now, known.undurable_since, seen.dirty_since),
+            snapshot_age_s=age_s(now, known.unshown_since, seen.unseen_since) if self.identity.shows else None,
             snapshot_bytes=known.snapshot_bytes,
             spectrum=spectrum,
         )
         return base if facts is None else with_facts(base, facts)
-
-    def _stuck_s(self, known: _Partition, applied: int | None, lag: int | None, now: float) -> float:
-        """Flat alone is an idle topic; flat while the lag grows is a partition that is stuck."""
-        moved_s, where, lag_then = known.moved
-        if applied is None or applied != where or lag is None:
-            known.moved = (now, -1 if applied is None else applied, lag or 0)
-            return 0.0
-        flat_s = now - moved_s
-        return round(flat_s, 1) if flat_s >= STUCK_AFTER_S and lag > lag_then else 0.0

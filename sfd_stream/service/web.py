@@ -122,6 +122,7 @@ class Port:
         self._listener = listener
         self._routes = routes
         self._loop = asyncio.new_event_loop()
+        self._over = asyncio.Event()
         self._thread = threading.Thread(target=self._serve, name="http", daemon=True)
         self._connections: dict[asyncio.Task[None], bool] = {}
         """Open connections, the longest unheard of first; whether each is idle."""
@@ -142,19 +143,21 @@ class Port:
 
     def close(self) -> None:
         with contextlib.suppress(RuntimeError):  # it ended already
-            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._loop.call_soon_threadsafe(self._over.set)
         self._thread.join(2.0)
 
     def _serve(self) -> None:
         asyncio.set_event_loop(self._loop)
         self._loop.set_exception_handler(lambda *_: None)  # a connection that broke is nobody's concern
-        serving = asyncio.start_server(self._accept, sock=self._listener, limit=HEAD_BYTES_MAX)
-        server = self._loop.run_until_complete(serving)
         try:
-            self._loop.run_forever()
+            self._loop.run_until_complete(self._until_closed())
         finally:
-            self._loop.run_until_complete(self._shut(server))
             self._loop.close()
+
+    async def _until_closed(self) -> None:
+        server = await asyncio.start_server(self._accept, sock=self._listener, limit=HEAD_BYTES_MAX)
+        await self._over.wait()  # set already if it was closed before it began
+        await self._shut(server)
 
     async def _shut(self, server: asyncio.Server) -> None:
         server.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -70,6 +70,8 @@ class RowBuffer:
 def joined(blocks: Sequence[RowBlock], d: int) -> RowBlock:
     if not blocks:
         return RowBlock(np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0), d)
+    if len(blocks) == 1:
+        return replace(blocks[0], d=d)
     starts = np.cumsum([0, *(block.nnz for block in blocks)])
     pointers = [block.indptr[1:] + start for block, start in zip(blocks, starts, strict=False)]
     return RowBlock(

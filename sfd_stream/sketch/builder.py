@@ -24,7 +24,7 @@ from sfd_stream.sketch.shrink import (
     unverified_shrink,
 )
 from sfd_stream.sketch.sketch import SQUARES_MAX, Sketch
-from sfd_stream.sketch.stack import squared_frobenius
+from sfd_stream.sketch.stack import squared_frobenius, trusted_csr
 from sfd_stream.sketch.verify import failure_share, query_share
 
 SHRINKS: dict[str, Shrink] = {
@@ -41,7 +41,7 @@ BUFFER_ENTRIES_MIN = 1 << 19
 BUFFER_ENTRIES_LIMIT = 1 << 30
 """Whatever is asked for: the row pointers of a buffer, with one more row, must fit into 32 bits."""
 
-LOOK_TIGHT, LOOK_SLACK = 1.6, 0.1
+LOOK_TIGHT, LOOK_SLACK = 1.5, 0.1
 """A look's certificate is not kept: it may be looser, above all against the delta of all shrinks before it."""
 
 SEARCH, PROBE, QUERY_SEARCH, QUERY_PROBE = range(4)
@@ -108,7 +108,8 @@ class Totals:
         `block` already carries the square roots of `weights` (None: all ones).
         """
         values = block.values if weights is None else block.values * np.repeat(np.sqrt(weights), np.diff(block.indptr))
-        sums = replace(block, values=values).csr().T @ np.ones(block.rows)
+        indptr = block.indptr.astype(np.int32)
+        sums = trusted_csr((values, block.indices, indptr), (block.rows, block.d)).T @ np.ones(block.rows)
         square = squared_frobenius(block.values)
         if not self.squared_frobenius + square <= SQUARES_MAX:
             raise OverflowError(f"the squared Frobenius norm of all rows would exceed {SQUARES_MAX:.2g}")

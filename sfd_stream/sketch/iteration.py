@@ -10,7 +10,7 @@ import numpy as np
 import scipy.linalg
 
 from sfd_stream.sketch.rows import Float
-from sfd_stream.sketch.stack import Stack, trusted_csr
+from sfd_stream.sketch.stack import TILE_ENTRIES, Stack, rows_of, runs_of, trusted_csr
 
 POWER_CONSTANT = 0.25
 """What stands before log(n/eps)/eps in the paper's q = Theta(log(n/eps)/eps). VerifySpectral catches a q too small."""
@@ -18,6 +18,9 @@ POWER_CONSTANT = 0.25
 OVERSAMPLING = 6
 GAUSSIANS = 2
 """Start columns that are not made of rows: they find a burst in columns that the groups' sums cancel."""
+
+WELL_APART = 0.01
+"""A column at least this far (as a share of its length) from the span of those before it is not nearly dependent."""
 
 DEPENDENT = 1e-10
 """Start columns whose scaled Gram eigenvalue is below this add nothing but rounding."""
@@ -91,9 +94,20 @@ def whitening(G: Float) -> Float:
     diagonal = np.sqrt(np.maximum(np.diag(G), 0.0))
     alive = diagonal > 0
     scaling = np.where(alive, 1 / np.where(alive, diagonal, 1.0), 0.0)
-    gamma, U = scipy.linalg.eigh(scaling[:, None] * G * scaling, check_finite=False, driver="evd")
+    scaled = scaling[:, None] * G * scaling
+    if (T := _triangular_whitening(scaled)) is not None:
+        return scaling[:, None] * T
+    gamma, U = scipy.linalg.eigh(scaled, check_finite=False, driver="evd")
     keep = gamma > DEPENDENT * max(float(gamma[-1]), 0.0)
     return np.asarray(scaling[:, None] * U[:, keep] / np.sqrt(gamma[keep]))
+
+
+def _triangular_whitening(G: Float) -> Float | None:
+    """R^-1 for G = R'R: an eighth of an eigenproblem's time. None where columns are anywhere near dependent."""
+    R, fault = scipy.linalg.lapack.dpotrf(G)
+    if fault or np.diag(R).min() < WELL_APART:
+        return None
+    return np.asarray(np.triu(scipy.linalg.lapack.dtrtri(R)[0]))
 
 
 def exact_ritz(stack: Stack, ell: int) -> Ritz:
@@ -148,11 +162,15 @@ def _aside(X: Float, known: int) -> Float:
 
 def group_sums(stack: Stack, groups: int, rng: np.random.Generator) -> Float:
     """Signed sums of contiguous groups of the buffered rows (groups x d): an addition for each non-zero."""
-    rows = stack.block.rows
-    signs = rng.integers(0, 2, rows) * 2.0 - 1.0
-    signed = np.repeat(signs, np.diff(stack.A.indptr))
-    signed *= stack.A.data
-    bounds = stack.A.indptr[np.linspace(0, rows, groups + 1).astype(np.int64)]
-    matrix = trusted_csr((signed, stack.A.indices, bounds), (groups, stack.d))
-    matrix.has_canonical_format = False
-    return np.asarray(matrix.toarray())
+    A, sums = stack.A, np.empty((groups, stack.d))
+    bounds = np.linspace(0, stack.block.rows, groups + 1).astype(np.int64)
+    signs = rng.integers(0, 2, stack.block.rows) * 2.0 - 1.0
+    for start, stop in runs_of(A.indptr[bounds], TILE_ENTRIES):
+        run = rows_of(A, bounds[start], bounds[stop])
+        signed = np.repeat(signs[bounds[start] : bounds[stop]], np.diff(run.indptr))
+        signed *= run.data
+        edges = run.indptr[bounds[start : stop + 1] - bounds[start]]
+        matrix = trusted_csr((signed, run.indices, edges), (stop - start, stack.d))
+        matrix.has_canonical_format = False
+        matrix.toarray(out=sums[start:stop])
+    return sums

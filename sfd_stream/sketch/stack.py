@@ -16,7 +16,7 @@ import scipy.sparse as sp
 
 from sfd_stream.sketch.rows import Float, Int, RowBlock
 
-TILE_ENTRIES, TILE_ROWS = 1 << 17, 1 << 12
+TILE_ENTRIES, TILE_ROWS = 1 << 17, 1 << 11
 """A tile is about what fits into the second-level cache beside the block it is multiplied with."""
 
 SAFE = 2.0**60
@@ -64,36 +64,41 @@ class Split:
         hot = np.flatnonzero(counts > HOT * rows)
         if len(hot) < HOT_COLUMNS_MIN or counts[hot].sum() < HOT_SHARE_MIN * A.nnz:
             return cls(hot[:0], np.empty((rows, 0)), A)
+        return cls._apart(A, hot)
+
+    @classmethod
+    def _apart(cls, A: Any, hot: Int) -> Split:
+        """The columns taken apart, run by run: what is needed on the way stays in the cache."""
+        rows, d = A.shape
         place = np.full(d, len(hot), np.int32)
         place[hot] = np.arange(len(hot))
-        places = np.take(place, A.indices)
-        # All cold entries land in one more column, which is cut off.
-        H = trusted_csr((A.data, places, A.indptr), (rows, len(hot) + 1)).toarray()[:, :-1]
-        rest = np.flatnonzero(places == len(hot))
-        indptr = np.searchsorted(rest, A.indptr).astype(np.int32)
-        return cls(hot, H, trusted_csr((A.data[rest], A.indices[rest], indptr), A.shape))
+        H = np.empty((rows, len(hot) + 1))  # all cold entries land in one more column, which is cut off
+        data, indices, counts = [], [], []
+        for start, stop in runs_of(A.indptr, TILE_ENTRIES):
+            run = rows_of(A, start, stop)
+            places = np.take(place, run.indices)
+            trusted_csr((run.data, places, run.indptr), (stop - start, len(hot) + 1)).toarray(out=H[start:stop])
+            rest = np.flatnonzero(places == len(hot))
+            data.append(run.data[rest])
+            indices.append(run.indices[rest])
+            counts.append(np.diff(np.searchsorted(rest, run.indptr)))
+        indptr = np.cumsum(np.concatenate([[0], *counts]), dtype=np.int32)
+        return cls(hot, H[:, :-1], trusted_csr((np.concatenate(data), np.concatenate(indices), indptr), A.shape))
 
     def tiles(self) -> Iterator[Split]:
         """Runs of rows of about equal work."""
-        indptr = self.cold.indptr
-        rows, d = self.cold.shape
-        work = indptr + np.arange(rows + 1) * max(TILE_ENTRIES // TILE_ROWS, len(self.hot) * 2 // 3)
-        start = 0
-        while start < rows:
-            stop = int(np.searchsorted(work, work[start] + TILE_ENTRIES, side="left"))
-            stop = min(max(stop, start + 1), rows)
-            low, high = indptr[start], indptr[stop]
-            arrays = (self.cold.data[low:high], self.cold.indices[low:high], indptr[start : stop + 1] - low)
-            yield Split(self.hot, self.H[start:stop], trusted_csr(arrays, (stop - start, d)))
-            start = stop
+        rows = self.cold.shape[0]
+        work = self.cold.indptr + np.arange(rows + 1) * max(TILE_ENTRIES // TILE_ROWS, len(self.hot) * 2 // 3)
+        for start, stop in runs_of(work, TILE_ENTRIES):
+            yield Split(self.hot, self.H[start:stop], rows_of(self.cold, start, stop))
 
-    def times(self, X: Any) -> Float:
-        """A X in X's own precision."""
-        cold = self.cold
-        Y: Any = self.H.astype(X.dtype) @ X[self.hot] if len(self.hot) else 0.0
-        if cold.nnz or not len(self.hot):
-            Y = Y + trusted_csr((cold.data.astype(X.dtype), cold.indices, cold.indptr), cold.shape) @ X
-        return np.asarray(Y, np.float64)
+    def times(self, X: Any, room: Float) -> Float:
+        """A X, multiplied in X's own precision, in the first rows of `room`."""
+        cold, Y = self.cold, room[: self.cold.shape[0]]
+        Y[:] = self.H.astype(X.dtype) @ X[self.hot] if len(self.hot) else 0.0
+        if cold.nnz:
+            Y += trusted_csr((cold.data.astype(X.dtype), cold.indices, cold.indptr), cold.shape) @ X
+        return Y
 
     def add_transpose_times(self, Y: Float, W: Float, W_hot: Float) -> None:
         """Adds A'Y to W, the hot columns' part to `W_hot`."""
@@ -112,17 +117,22 @@ class Stack:
     """M = [B; A'] / scale, with scale a power of two: 1, but for extreme magnitudes."""
 
     def __init__(self, B: Float, block: RowBlock) -> None:
-        top = max(peak(B), peak(block.values))
-        self.scale = 1.0 if 1 / SAFE < top < SAFE else power_of_two_above(top)
+        self.squared_frobenius = squared_frobenius(B) + squared_frobenius(block.values)
+        self.scale = 1.0
+        if not SAFE**-2 * (B.size + block.nnz) < self.squared_frobenius < SAFE**2:
+            self.scale = power_of_two_above(max(peak(B), peak(block.values)))
         plain = self.scale == 1.0
         self.B = B if plain else B / self.scale
         self.d = block.d
         self.block = block
         values = block.values if plain else block.values / self.scale
+        if not plain:
+            self.squared_frobenius = squared_frobenius(self.B) + squared_frobenius(values)
         self.A = trusted_csr((values, block.indices, block.indptr.astype(np.int32)), (block.rows, block.d))
         self.split = Split.of(self.A)
         self._coldT = self.split.cold.T
-        self.squared_frobenius = squared_frobenius(self.B) + squared_frobenius(self.A.data)
+        step = max(TILE_ENTRIES // max(len(self.split.hot), 1), 1)
+        self._hot_tiles = [(low, low + step) for low in range(0, block.rows, step)]
 
     @property
     def rows(self) -> int:
@@ -132,27 +142,33 @@ class Stack:
         """One pass over the rows: G = Y'Y and W = M'Y for a Y that is MX up to single precision.
 
         The rounding of Y does not matter: whatever Y is, G and W belong to that very Y in double precision.
+        (X'W costs less where rows are short, but is not Y'Y: a start column that M takes to near zero would ruin it.)
         """
         Y = self.B @ X
         G, W = Y.T @ Y, self.B.T @ Y
         W_hot, single = np.zeros((len(self.split.hot), X.shape[1])), X.astype(np.float32)
-        for tile in self.split.tiles():
-            Y = tile.times(single)
+        tiles = list(self.split.tiles())
+        room = np.empty((max((len(tile.H) for tile in tiles), default=0), X.shape[1]))
+        for tile in tiles:
+            Y = tile.times(single, room)
             G += Y.T @ Y
             tile.add_transpose_times(Y, W, W_hot)
         W[self.split.hot] += W_hot
         return G, W
 
-    def gram_times(self, x: Float) -> Float:
-        """M'(Mx) for one vector."""
-        H, hot, out = self.split.H, self.split.hot, self.B.T @ (self.B @ x)
-        if len(hot) == self.d:
-            return np.asarray(out + (H @ x) @ H)
-        y = self.split.cold @ x
-        if len(hot):
-            y += H @ x[hot]
-            out[hot] += y @ H
-        return np.asarray(out + self._coldT @ y)
+    def gram_times(self, X: Float) -> Float:
+        """M'(MX) for a few columns, all in double precision."""
+        split, W = self.split, self.B.T @ (self.B @ X)
+        if not len(split.hot):
+            return np.asarray(W + self._coldT @ (split.cold @ X))
+        X_hot = X[split.hot]
+        Y = split.cold @ X if split.cold.nnz else np.zeros((len(split.H), X.shape[1]))
+        W_hot = np.zeros_like(X_hot)
+        for low, high in self._hot_tiles:  # in the cache for the second product
+            Y[low:high] += split.H[low:high] @ X_hot
+            W_hot += split.H[low:high].T @ Y[low:high]
+        W[split.hot] += W_hot
+        return np.asarray(W + self._coldT @ Y if split.cold.nnz else W)
 
     def dense_tiles(self) -> Iterator[Float]:
         """A' as dense runs of rows."""
@@ -164,6 +180,23 @@ class Stack:
     def dense(self) -> Float:
         """M itself, for small ones."""
         return np.vstack([self.B, self.A.toarray()])
+
+
+def runs_of(work: Any, most: int) -> Iterator[tuple[int, int]]:
+    """Runs (start, stop) of about `most` work each, at least one long; `work` is what all before each have."""
+    start, end = 0, len(work) - 1
+    while start < end:
+        stop = int(np.searchsorted(work, work[start] + most, side="left"))
+        stop = min(max(stop, start + 1), end)
+        yield start, stop
+        start = stop
+
+
+def rows_of(A: Any, start: int, stop: int) -> Any:
+    """Rows start..stop of a CSR, sharing memory."""
+    low, high = A.indptr[start], A.indptr[stop]
+    arrays = (A.data[low:high], A.indices[low:high], A.indptr[start : stop + 1] - low)
+    return trusted_csr(arrays, (stop - start, A.shape[1]))
 
 
 def trusted_csr(arrays: tuple[Any, Any, Any], shape: tuple[int, int]) -> Any:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import uuid
 from typing import TYPE_CHECKING
 
-import pytest
 from confluent_kafka import Consumer, Message, TopicPartition
 
-from sfd_stream.errors import BrokerRefusedError
 from sfd_stream.kafka.sink import TOO_LARGE, UNCONFIRMED, Sink, Ticket
 
 if TYPE_CHECKING:
@@ -125,18 +122,3 @@ def test_what_did_not_get_through_when_closing_fails_its_ticket(private_broker: 
     assert ticket is not None
     assert ticket.done
     assert not ticket.delivered
-
-
-def test_a_topic_is_made_once_with_its_settings(kafka: Broker) -> None:
-    name = f"made-{uuid.uuid4().hex[:8]}"
-    sink = sink_of(kafka)
-    compacted = {"cleanup.policy": "compact"}
-    assert sink.ensure_topic(name, partitions=3, config=compacted, timeout_s=20)
-    assert not sink.ensure_topic(name, partitions=3, config=compacted, timeout_s=20)
-    assert kafka.leaders_known(name, partitions=3)
-
-
-def test_a_topic_that_may_not_be_made_is_described_exactly(kafka: Broker) -> None:
-    sink = sink_of(kafka)
-    with pytest.raises(BrokerRefusedError, match=r"out/put with 2 partitions and cleanup\.policy=compact; create"):
-        sink.ensure_topic("out/put", partitions=2, config={"cleanup.policy": "compact"}, timeout_s=20)

@@ -57,7 +57,7 @@ def played(built_in: Broker) -> Iterator[tuple[Source, FakeClient, Diary]]:
     diary = Diary()
     source = Source({"bootstrap.servers": built_in.bootstrap, "group.id": "torn"}, "t", diary)
     real, client = source._consumer, FakeClient()
-    source._consumer = client  # type: ignore[assignment]
+    source._consumer = source._assignment.consumer = client  # type: ignore[assignment]
     client.script.append(lambda: assign(source, 0, 1))
     assert source.poll(10, 0) == []
     yield source, client, diary
@@ -69,12 +69,12 @@ def tps(*partitions: int) -> list[TopicPartition]:
 
 
 def assign(source: Source, *partitions: int) -> list[Any]:
-    source._on_assign(source._consumer, tps(*partitions))
+    source._assignment.on_assign(source._consumer, tps(*partitions))
     return []
 
 
 def revoke(source: Source, *partitions: int) -> list[Any]:
-    source._on_revoke(source._consumer, tps(*partitions))
+    source._assignment.on_revoke(source._consumer, tps(*partitions))
     return []
 
 
@@ -122,7 +122,7 @@ def test_news_of_an_expulsion_read_after_the_new_assignment_takes_nothing_away(
     source, client, diary = played
 
     def story() -> list[Any]:
-        source._on_lost(source._consumer, tps(0, 1))
+        source._assignment.on_lost(source._consumer, tps(0, 1))
         assign(source, 0, 1)
         return expelled()
 

@@ -65,7 +65,7 @@ class Stage:
     def __post_init__(self) -> None:
         self.rng = np.random.default_rng(1)
         self.looker = Looker(AtOnce(), self.clock, self.wall, drift_every_s=30.0)
-        identity = Identity(self.worker, "group", "rows", self.ell, "fused", 2**30)
+        identity = Identity(self.worker, "group", "rows", self.ell, "fused", 2**30, shows=True)
         self.watch = Watch(identity, Meter(), self.looker, self.clock, self.wall)
         names = dict(enumerate(self.words))
         parameters = Parameters(d=self.d, ell=self.ell, buffer_entries_max=4_000)
@@ -74,6 +74,7 @@ class Stage:
         self.ends = dict.fromkeys(self.states, 0)
         self.modes = dict.fromkeys(self.states, "reading")
         self.dirty: dict[int, float | None] = dict.fromkeys(self.states)
+        self.unseen: dict[int, float | None] = dict.fromkeys(self.states)
         self.manifests = {p: manifest(1, partition=p) for p in self.states}
         self.around = Around(True, False, True, None, 2**26)
         self.watch.rebalanced("assign", list(self.states))
@@ -116,7 +117,7 @@ class Stage:
         return [
             Seen(
                 p, self.modes[p], Facts.of(state), state.next_offset, self.manifests[p].next_offset, self.ends[p],
-                self.manifests[p], self.dirty[p],
+                self.manifests[p], self.dirty[p], self.unseen[p],
             )
             for p, state in self.states.items()
         ]  # fmt: skip

@@ -9,9 +9,10 @@ from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from sfd_stream.kafka.assignment import RebalanceListener
+from sfd_stream.kafka.commits import CommitResult, Committed
 from sfd_stream.kafka.dead_letters import BadMessageGauge
 from sfd_stream.kafka.records import PartitionBatch, Record, Start
-from sfd_stream.kafka.source import CommitResult, Committed, RebalanceListener
 from sfd_stream.service.keeper import Surroundings
 from sfd_stream.service.tenure import Plan
 from sfd_stream.service.worker import Worker

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -59,6 +60,8 @@ def all_shown(broker: Broker, topic: str, partition: int | None = None, **proper
         tail.close()
     found = []
     for record in records:
+        if record.value is None:
+            continue
         told = SnapshotId.from_headers(record.headers)
         assert told is not None
         if partition is None or told.partition == partition:
@@ -100,6 +103,18 @@ def shown_rows(run: Run, topic: str) -> dict[int, int]:
         return {snapshot.id.partition: snapshot.sketch.rows for snapshot in latest(run, topic)}
     except (NoSnapshotError, BrokerRefusedError):
         return {}
+
+
+COMPACTED_SOON = {"segment.ms": "100", "min.cleanable.dirty.ratio": "0.001", "max.compaction.lag.ms": "100"}
+
+
+def compact(broker: Broker, topic: str) -> None:
+    """Makes the broker compact what is there. It leaves the segment that is written to alone, so that one is closed: by
+    a message, of a key that nobody has, which finds it older than `segment.ms`.
+    """
+    last = all_shown(broker, topic)[-1].record
+    time.sleep(0.2)
+    broker.produce(topic, [None], partition=last.partition, key=b"nobody")
 
 
 def set_config(broker: Broker, topic: str, config: Mapping[str, str]) -> None:

@@ -18,6 +18,7 @@ from sfd_stream.service.courier import Courier, metadata_of
 from sfd_stream.service.keeper import AbandonedError
 from sfd_stream.service.tenure import Tenure
 from sfd_stream.state.manifest import Binding, BlobRef, Kind, Manifest, SnapshotRef, StateId
+from tests.parts.watched import Stage
 from tests.service.runs import wait_until
 
 DATA = b"a snapshot's bytes"
@@ -42,6 +43,10 @@ class FakeKeeper:
         self.abandoned = threading.Event()
         self.fenced = False
         self.where = "rows/0"
+
+    @property
+    def owes_snapshot(self) -> bool:
+        return self.manifest.owes_snapshot(self.published)
 
     def check_owner(self) -> None:
         if self.fenced:
@@ -82,6 +87,7 @@ class FakeHost:
         self.committed = committed
         self.memberships: list[bytes | None] = []
         self.noted: list[tuple[int, int]] = []
+        self.watch = Stage(partitions=0).watch
         self.settled = 0
 
     def ask(self, _: Tenure, question: Callable[[], Any]) -> Any:

@@ -148,6 +148,17 @@ def test_what_is_held_back_is_told_at_the_end_even_if_it_never_comes_again() -> 
     assert stream.getvalue() == before
 
 
+def test_at_the_end_every_kind_that_was_held_back_is_told_however_many_there_are() -> None:
+    stream, _, logs = begin()
+    kinds = [f"event {number}" for number in range(2 * FLOOD_EVENTS)]
+    with logs:
+        for _ in range(FLOOD_EVENTS + 1):
+            for kind in kinds:
+                get_logger().info(kind)
+    told = [line["held_back_event"] for line in lines(stream) if line["event"] == "held back"]
+    assert told == kinds
+
+
 def test_debug_lines_are_never_held_back() -> None:
     stream, _, _ = begin(level="debug")
     for _ in range(3 * FLOOD_EVENTS):

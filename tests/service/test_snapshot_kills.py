@@ -15,11 +15,11 @@ import pytest
 
 from sfd_stream.cli.wiring import store_of
 from sfd_stream.reader.reader import SnapshotReader
-from sfd_stream.wire.snapshots import decode_message
+from sfd_stream.wire.snapshots import Snapshot, decode_message
 from tests.parts.kafka import Broker
 from tests.service.conftest import MakeRun
-from tests.service.runs import Rows, Run, assert_counts, wait_until
-from tests.service.shown import Shown, all_shown, latest, order_of, output_topic, parts_of
+from tests.service.runs import Rows, Run, WorkerProcess, assert_counts, wait_until
+from tests.service.shown import COMPACTED_SOON, Shown, all_shown, compact, latest, order_of, output_topic, parts_of
 
 POINTS = {
     "idempotent": ("after-letters", "after-manifest", "before-publish", "after-publish", "after-commit"),
@@ -121,30 +121,69 @@ def latest_offset(run: Run, shows: str) -> int:
     return max((decode_message(each.value).next_offset for each in all_shown(run.broker, shows)), default=0)
 
 
-def test_a_zombie_s_stale_snapshot_is_dropped_by_who_saw_the_newer_and_healed_for_others(
-    kafka: Broker, make_run: MakeRun
-) -> None:
-    rows, topic, shows = Rows.random(1_200), kafka.create_topic(), output_topic()
-    messages = rows.messages(0)
-    kafka.produce(topic, messages[:20])
-    run = make_run(kafka, topic, changes={"snapshot": {"topic": shows, "every_s": 0.2, "republish_s": 2.0}})
+def until_stale_is_on_top(run: Run, shows: str, reader: SnapshotReader) -> tuple[list[WorkerProcess], Snapshot]:
+    """A worker sleeps with a snapshot in its hand, another shows a newer one, then the first delivers its own.
+
+    Both, and the newer one, which `reader` has seen.
+    """
+    messages = Rows.random(1_200).messages(0)
+    run.broker.produce(run.topic, messages[:10])
     zombie = run.start(stop_at="before-publish", nth=2)
     assert zombie.marker is not None
+    wait_until(lambda: all_shown(run.broker, shows), "the first one")
+    run.broker.produce(run.topic, messages[10:20])
     wait_until(zombie.marker.exists, "the zombie's sleep")
     stale, _ = due_of(run)
     other = run.start()
-    kafka.produce(topic, messages[20:])
-    with SnapshotReader(kafka.bootstrap, shows, log_level=0) as reader:
-        wait_until(lambda: reader.latest()[0].next_offset == 60, "the newer one")
-        (seen,) = reader.latest()
-        zombie.signal(signal.SIGCONT)
-        wait_until(lambda: late(all_shown(kafka, shows), stale), "the stale one on top")
-        wait_until(lambda: all_shown(kafka, shows)[-1].order == seen.id.order, "the newest on top again")
-        assert reader.latest()[0].id == seen.id, "who saw the newer keeps it"
-    assert latest(run, shows)[0].id == seen.id, "a cold reader has it, and so has what compaction leaves"
-    for worker in (zombie, other):
+    run.broker.produce(run.topic, messages[20:])
+    wait_until(lambda: reader.latest()[0].next_offset == 60, "the newer one")
+    (seen,) = reader.latest()
+    zombie.signal(signal.SIGCONT)
+    wait_until(lambda: late(all_shown(run.broker, shows), stale), "the stale one on top")
+    return [zombie, other], seen
+
+
+def end(workers: list[WorkerProcess]) -> None:
+    for worker in workers:
         worker.signal(signal.SIGTERM)
         assert worker.wait() == 0, worker.log()
+
+
+def test_a_zombie_s_stale_snapshot_is_dropped_by_who_saw_the_newer_and_healed_for_others(
+    kafka: Broker, make_run: MakeRun
+) -> None:
+    shows = kafka.create_topic(config={"cleanup.policy": "compact"})
+    snapshot = {"topic": shows, "every_s": 0.2, "republish_s": 2.0}
+    run = make_run(kafka, kafka.create_topic(), changes={"snapshot": snapshot})
+    with SnapshotReader(kafka.bootstrap, shows, log_level=0) as reader:
+        workers, seen = until_stale_is_on_top(run, shows, reader)
+        wait_until(lambda: all_shown(kafka, shows)[-1].order == seen.id.order, "the newest on top again")
+        assert reader.latest()[0].id == seen.id, "who saw the newer keeps it"
+    assert latest(run, shows)[0].id == seen.id, "a cold reader has it"
+    end(workers)
+
+
+def test_after_compaction_too_the_next_publication_heals_what_a_zombie_left(kafka: Broker, make_run: MakeRun) -> None:
+    """The broker throws the newer one away: whoever begins to read now sees the stale one, until the next comes."""
+    shows = kafka.create_topic(config={"cleanup.policy": "compact", **COMPACTED_SOON})
+    snapshot = {"topic": shows, "every_s": 0.2, "republish_s": 3600.0}
+    run = make_run(kafka, kafka.create_topic(), changes={"snapshot": snapshot})
+    with SnapshotReader(kafka.bootstrap, shows, log_level=0) as reader:
+        workers, seen = until_stale_is_on_top(run, shows, reader)
+        stale = all_shown(kafka, shows)[-1].order
+        compact(kafka, shows)
+        wait_until(lambda: [each.order for each in all_shown(kafka, shows)] == [stale], "compaction")
+        assert latest(run, shows)[0].id.order == stale < seen.id.order
+        assert reader.latest()[0].id == seen.id, "who saw the newer keeps it"
+        kafka.produce(run.topic, Rows.random(400).messages(0))
+        wait_until(lambda: latest(run, shows)[0].next_offset == 80, "the next publication")
+        wait_until(lambda: reader.latest()[0].next_offset == 80, "the same for who saw the newer")
+        newest = reader.latest()[0].id.order
+    compact(kafka, shows)
+    wait_until(lambda: [each.order for each in all_shown(kafka, shows)] == [newest], "compaction again")
+    (healed,) = latest(run, shows)
+    assert (healed.id.order, healed.next_offset, healed.sketch.rows) == (newest, 80, 1_600)
+    end(workers)
 
 
 def late(shown: list[Shown], stale: tuple[int, int]) -> bool:

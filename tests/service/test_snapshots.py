@@ -249,8 +249,8 @@ def test_a_slow_snapshot_holds_up_neither_the_loop_nor_the_sketch(kafka: Broker,
     run = make_run(kafka, topic)
     settings = run.settings(snapshot={"topic": shows, "every_s": 0.1})
     worker, source = worker_of(settings, until_end=False)
-    assert worker.publishing is not None
-    worker.publishing = Blocked(**vars(worker.publishing))
+    assert worker.delivery.publishing is not None
+    worker.delivery.publishing = Blocked(**vars(worker.delivery.publishing))
     companion = Companion(worker, source)
     run.companions.append(companion)
     try:

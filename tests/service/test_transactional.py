@@ -43,8 +43,13 @@ def test_partitions_share_transactions_and_all_is_seen_once(kafka: Broker, make_
     rows, topic, shows = Rows.random(4_000, partitions=4), kafka.create_topic(partitions=4), output_topic()
     rows.produce(kafka, topic)
     run = make_run(kafka, topic, changes={"snapshot": {"topic": shows, **TRANSACTIONAL}})
-    run.inside()
+    worker = run.inside()
     assert_each_once(kafka, shows, 4)
+    counted = worker.watch.meter.registry.get_sample_value
+    for partition in range(4):
+        labels = {"partition": str(partition)}
+        assert counted("sfd_snapshots_total", labels) == len(all_shown(kafka, shows, partition))
+        assert (counted("sfd_checkpoints_total", labels) or 0) >= 1
     for partition, matrix in enumerate(rows.matrices):
         assert_counts(run.state(partition), matrix)
         assert_committed(run, partition)

@@ -115,7 +115,7 @@ def test_an_error_while_sketching_ends_it_with_that_error_and_no_checkpoint_of_i
 def test_a_checkpoint_due_right_after_a_failed_batch_writes_nothing() -> None:
     worker, source, _ = worker_on({0: rows(40)}, until_end=False)
     opened(worker, source)
-    turn_until(worker, lambda: worker.progress.rows == 40 and not worker._applying)
+    turn_until(worker, lambda: worker.progress.rows == 40 and worker.sketching.idle)
     tenure = worker.tenures.get(0)
     assert tenure is not None
     assert tenure.state is not None
@@ -161,7 +161,7 @@ def test_tidying_up_notices_a_new_owner_too() -> None:
     another_claims(worker)
     tenure = worker.tenures.get(0)
     assert tenure is not None
-    tenure.job = worker._beside.submit(worker._tidy, tenure)
+    worker.begin(tenure, "retention", worker._outcomes._tidy, tenure)
     turn_until(worker, lambda: source.rejoins)
     assert diary.said("fenced")
 
@@ -303,12 +303,12 @@ def test_told_to_stop_while_the_broker_is_away_it_stops() -> None:
 
 
 def test_a_long_shrink_pauses_reading_and_never_polling(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sfd_stream.service.worker.PATIENCE_S", 0.01)
+    monkeypatch.setattr("sfd_stream.service.sketching.PATIENCE_S", 0.01)
     worker, source, _ = worker_on({0: rows(2000)})
     opened(worker, source)
     turn_until(worker, lambda: worker.progress.rows > 0)
     gate = threading.Event()
-    worker._sketching.submit(gate.wait, 20)
+    worker.sketching._thread.submit(gate.wait, 20)
     turn_until(worker, lambda: 0 in source.paused)
     at, polls = source.positions[0], source.polls
     for _ in range(10):

@@ -36,29 +36,32 @@ def operator(spectrum: Float) -> Callable[[Float], Float]:
     return lambda x: np.asarray(C @ x)
 
 
+@pytest.mark.parametrize("copies", [1, 4])
 @pytest.mark.parametrize("failure_probability", [0.1, 0.3])
 @pytest.mark.parametrize("steps", [2, 4])
 @pytest.mark.parametrize("spectrum", SPECTRA)
 def test_the_certificate_fails_no_more_often_than_it_says(
-    spectrum: str, steps: int, failure_probability: float
+    spectrum: str, steps: int, failure_probability: float, copies: int
 ) -> None:
     C = operator(SPECTRA[spectrum])
     failures = 0
     for run in range(RUNS):
         rng = np.random.default_rng([run, steps])
-        bound = certified_norm(C, D, failure_probability, rng, target=never, steps_max=steps)
+        bound = certified_norm(C, D, failure_probability, rng, target=never, steps_max=steps, copies=copies)
         failures += bound.upper < 1 - 1e-12
         assert bound.theta <= 1 + 1e-12
     assert binomtest(failures, RUNS, failure_probability, alternative="greater").pvalue > 0.01
 
 
-def test_the_certificate_is_sharp_on_the_worst_spectrum() -> None:
+@pytest.mark.parametrize("copies", [1, 4])
+def test_the_certificate_is_sharp_on_the_worst_spectrum(copies: int) -> None:
     """It fails about as often as it may: a smaller bound would be a false one."""
-    C = operator(SPECTRA["a spike over a cluster"])
+    C = operator(SPECTRA["one direction alone"])
     bounds = [
-        certified_norm(C, D, 0.3, np.random.default_rng(run), target=never, steps_max=3).upper for run in range(RUNS)
+        certified_norm(C, D, 0.3, np.random.default_rng(run), target=never, steps_max=1, copies=copies).upper
+        for run in range(RUNS)
     ]
-    assert sum(bound < 1 for bound in bounds) / RUNS > 0.15
+    assert sum(bound < 1 - 1e-9 for bound in bounds) / RUNS > 0.2
 
 
 @pytest.mark.parametrize("spectrum", SPECTRA)
@@ -89,10 +92,23 @@ def test_the_certificate_of_nothing_is_zero_and_of_one_column_exact() -> None:
     assert one.upper == pytest.approx(3, rel=1e-12)
 
 
-def test_witnesses_point_to_what_was_missed() -> None:
+def test_more_copies_prove_as_much_in_fewer_steps() -> None:
+    C = operator(SPECTRA["falling"])
+    steps = [
+        certified_norm(
+            C, D, 1e-10, np.random.default_rng(3), target=lambda theta: 1.4 * theta, steps_max=D, copies=copies
+        ).steps
+        for copies in (1, 2, 4)
+    ]
+    assert steps == sorted(steps, reverse=True)
+    assert steps[-1] < steps[0]
+
+
+@pytest.mark.parametrize("copies", [1, 4])
+def test_witnesses_point_to_what_was_missed(copies: int) -> None:
     spectrum = SPECTRA["one direction alone"]
     C = operator(spectrum)
-    bound = certified_norm(C, D, 0.01, np.random.default_rng(1), target=never, steps_max=6)
+    bound = certified_norm(C, D, 0.01, np.random.default_rng(1), target=never, steps_max=6, copies=copies)
     assert np.linalg.norm(C(bound.witnesses[:, 0])) == pytest.approx(1, rel=1e-9)
 
 

@@ -6,11 +6,14 @@ import re
 import subprocess
 from pathlib import Path
 
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from sfd_stream.errors import FencedError, StoreUnavailableError
+from sfd_stream.errors import StoreRefusedError, StoreUnavailableError
+from sfd_stream.service.keeper import AbandonedError
 from sfd_stream.service.meter import READ_OFF, exposition
 from sfd_stream.service.metrics import WORKER_LABELS, declared, markdown
+from sfd_stream.service.tenure import JobKind
 from sfd_stream.wire.rows import Reason
 from tests.parts.tools import need
 from tests.parts.watched import Stage
@@ -32,12 +35,12 @@ def busy() -> Stage:
             stage.feed(partition, 400)
         stage.tick(40.0)
     stage.watch.dead_letter(0, 7, "malformed", "not msgpack", b"\xff")
-    stage.watch.checkpoint_failed(StoreUnavailableError("away"))
+    stage.watch.job_failed("checkpoint", StoreUnavailableError("away"))
     stage.checkpoint(0)
     stage.watch.snapshot_published(0, 0.25, 12_345)
     stage.watch.snapshot_published(1, 0.25, 12_345)
     stage.watch.rebalanced("revoke", [5])
-    stage.watch.fenced(6)
+    stage.watch.fenced(6, "retention")
     stage.tick()
     return stage
 
@@ -106,16 +109,25 @@ def test_every_reason_of_the_decoder_is_a_series_from_the_start() -> None:
 def test_two_workers_in_one_process_do_not_collide() -> None:
     one, other = Stage(worker="1"), Stage(worker="2")
     one.feed(0, 10)
-    one.watch.fenced(0)
+    one.watch.fenced(0, "checkpoint")
     assert samples(one)["sfd_rows_total", (("partition", "0"),)] == 10
     assert ("sfd_rows_total", (("partition", "0"),)) not in samples(other)
     assert samples(other)["sfd_fences_total", ()] == 0
 
 
-def test_a_fence_is_no_failure_of_another_kind() -> None:
+@pytest.mark.parametrize(
+    ("job", "name"),
+    [("claim", "restore"), ("checkpoint", "checkpoint"), ("publication", "snapshot"), ("retention", "retention")],
+)
+def test_a_failure_counts_as_its_job_s_and_by_its_kind_and_nowhere_else(job: JobKind, name: str) -> None:
     stage = Stage()
-    stage.watch.checkpoint_failed(FencedError("taken"))
-    assert samples(stage)["sfd_checkpoint_failures_total", (("kind", "fenced"),)] == 1
+    stage.watch.job_failed(job, StoreUnavailableError("away"))
+    stage.watch.job_failed(job, StoreRefusedError("no right"))
+    stage.watch.fenced(0, job)
+    stage.watch.job_failed(job, AbandonedError())
+    counted = {where: value for where, value in samples(stage).items() if "_failures_" in where[0] and value}
+    kinds = ("unavailable", "refused", "fenced", "abandoned")
+    assert counted == {(f"sfd_{name}_failures_total", (("kind", kind),)): 1 for kind in kinds}
 
 
 def test_the_table_in_the_docs_is_made_of_the_declarations() -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import shutil
+import signal
 import subprocess
 import time
 import urllib.parse
@@ -17,16 +20,29 @@ import numpy as np
 import pytest
 import yaml
 
+from sfd_stream.cli.wiring import shape_of, surroundings_of
+from sfd_stream.service.keeper import Keeper
+from sfd_stream.state.manifest import Binding, Kind
+from sfd_stream.state.partition import ENTRY_BYTES
+from sfd_stream.state.steps import LogFacts
 from sfd_stream.wire.rows import encode_row
+from tests.checkpoints.conftest import Site
 from tests.parts.kafka import Broker
 from tests.parts.seaweed import free_ports
 from tests.parts.tools import need
 from tests.service.conftest import MakeRun, make_run, s3_server
 from tests.service.runs import Run, WorkerProcess, wait_until
 from tests.watching.shipped import ALERTS, RECORDING, panel_queries, rules
+from tests.workers.test_processes import Program, program
 
 SCRAPE_S = 1
-__all__ = ["make_run", "s3_server"]
+MakeProgram = Callable[..., Program]
+__all__ = ["make_run", "program", "s3_server"]
+
+
+@pytest.fixture
+def live(tmp_path: Path, kafka: Broker) -> Site:
+    return Site(tmp_path, topic=kafka.create_topic(), bootstrap=kafka.bootstrap)
 
 
 @dataclass
@@ -52,12 +68,12 @@ def ready(url: str) -> bool:
 
 
 @pytest.fixture
-def scrape(tmp_path: Path) -> Iterator[Callable[[str], Prometheus]]:
-    """A server with the shipped rules, on a worker's port."""
+def scrape(tmp_path: Path) -> Iterator[Callable[..., Prometheus]]:
+    """A server with the shipped rules, on workers' ports."""
     program = need("prometheus")
     started: list[subprocess.Popen[bytes]] = []
 
-    def start(target: str) -> Prometheus:
+    def start(*targets: str) -> Prometheus:
         folder = tmp_path / "prometheus"
         folder.mkdir()
         for path in (ALERTS, RECORDING):
@@ -65,7 +81,7 @@ def scrape(tmp_path: Path) -> Iterator[Callable[[str], Prometheus]]:
         config = {
             "global": {"scrape_interval": f"{SCRAPE_S}s", "evaluation_interval": f"{SCRAPE_S}s"},
             "rule_files": ["*.yaml"],
-            "scrape_configs": [{"job_name": "sfd", "static_configs": [{"targets": [target]}]}],
+            "scrape_configs": [{"job_name": "sfd", "static_configs": [{"targets": list(targets)}]}],
         }
         (folder / "prometheus.yml").write_text(yaml.safe_dump(config))
         [port] = free_ports(1)
@@ -109,7 +125,7 @@ def until(condition: Callable[[], bool], what: Callable[[], str], deadline_s: fl
 
 
 def test_every_panels_and_rules_query_answers(
-    kafka: Broker, make_run: MakeRun, scrape: Callable[[str], Prometheus]
+    kafka: Broker, make_run: MakeRun, scrape: Callable[..., Prometheus]
 ) -> None:
     run = make_run(kafka, kafka.create_topic(partitions=2), changes=settings_of(kafka))
     rng = np.random.default_rng(1)
@@ -131,27 +147,124 @@ def test_every_panels_and_rules_query_answers(
     assert worker.alive
 
 
-def test_alerts_see_a_store_that_does_not_answer_and_messages_that_are_not_rows(
-    kafka: Broker, make_run: MakeRun, scrape: Callable[[str], Prometheus]
+# Faults, each made for real in a group of its own, all at once and under one Prometheus
+
+SIZES = {
+    "> 10000": "> 10", "[15m]": "[60s]", "[30m]": "[90s]", "> 120": "> 30", "> 300": "> 3", "> 1800": "> 3",
+    "> 60": "> 2",
+}  # fmt: skip
+"""The alerts' own times and sizes, cut down to a test's."""
+
+COUNTED = {"SfdDeadLetterShare", "SfdFencedRepeatedly", "SfdRestarting", "SfdWorkerDown", "SfdErrorAbovePromise"}
+"""Those that a slow machine alone can't cause."""
+
+TINY_BUFFER_BYTES = 10 * ENTRY_BYTES
+
+
+class Faults:
+    """`make` what is wrong once more; by alert, `groups` has whose fault must be seen."""
+
+    def __init__(self, kafka: Broker, make_run: MakeRun, program: MakeProgram, site: Site) -> None:
+        small = kafka.create_topic(config={"max.message.bytes": "600"})
+        self._kafka = kafka
+        self._site = site
+        self._rng = np.random.default_rng(1)
+        self._well = self._run(make_run)
+        self._storeless = self._run(make_run, slow_at="before-Put:600")
+        self._stalled = self._run(make_run, slow_at="before-publish:5", snapshot={"topic": small, "every_s": 1.0})
+        self._robbed = self._run(make_run)
+        self._program = self._supervised(program)
+        self._killed: set[int] = set()
+
+    def _run(self, make_run: MakeRun, slow_at: str | None = None, **changes: Any) -> Run:
+        topic = self._kafka.create_topic(partitions=2)
+        run = make_run(self._kafka, topic, changes={**settings_of(self._kafka), **changes})
+        run.start(slow_at=slow_at)
+        return run
+
+    def _supervised(self, program: MakeProgram) -> Program:
+        """A state sketched far too coarsely, taken up by workers whose ell promises more than it can keep."""
+        self._kafka.produce(self._site.topic, [encode_row([k % 100], [1.0]) for k in range(2_000)])
+        coarse = {"d": 100, "ell": 2, "buffer_max_bytes": TINY_BUFFER_BYTES}
+        self._site.write(log={"format": "json"}, sketch=coarse)
+        assert program("--until-end").ended() == 0
+        self._site.write(log={"format": "json"}, sketch={"d": 100, "ell": 80})
+        return program("--workers", "2")
+
+    @property
+    def targets(self) -> list[str]:
+        runs = (self._well, self._storeless, self._stalled, self._robbed)
+        wait_until(self._program.urls, "the supervisor's port")
+        return [port_of(run.workers[0]) for run in runs] + [urllib.parse.urlparse(self._program.urls()[-1]).netloc]
+
+    @property
+    def groups(self) -> dict[str, str]:
+        return {
+            "SfdLagGrowing": self._storeless.group,
+            "SfdPartitionStuck": self._storeless.group,
+            "SfdCheckpointTooOld": self._storeless.group,
+            "SfdDeadLetterShare": self._storeless.group,
+            "SfdLoopNotTurning": self._stalled.group,
+            "SfdSnapshotTooOld": self._stalled.group,
+            "SfdFencedRepeatedly": self._robbed.group,
+            "SfdRestarting": self._site.group,
+            "SfdWorkerDown": self._site.group,
+            "SfdErrorAbovePromise": self._site.group,
+        }
+
+    def make(self) -> None:
+        for run in (self._well, self._stalled, self._robbed):
+            self._rows(run, 20)
+        self._rows(self._storeless, 400)
+        self._kafka.produce(self._storeless.topic, [b"not rows"] * 40)
+        newest = self._robbed.newest(0)
+        if newest is not None and newest.kind is Kind.CHECKPOINT:  # it is the worker's again
+            claim(self._robbed, newest.binding)
+        pid = self._program.children()[1]
+        if pid not in self._killed and up(self._program):
+            self._killed.add(pid)
+            os.kill(pid, signal.SIGKILL)
+
+    def _rows(self, run: Run, rows: int) -> None:
+        for partition in (0, 1):
+            columns = [np.sort(self._rng.choice(100, 8, replace=False)) for _ in range(rows)]
+            values = [encode_row(row, self._rng.normal(size=8)) for row in columns]
+            self._kafka.produce(run.topic, values, partition=partition)
+
+
+def claim(run: Run, binding: Binding) -> None:
+    """As another worker would that has the partition too: whoever had it is fenced at its next step."""
+    settings = run.settings()
+    keeper = Keeper(run.group, run.topic, 0, surroundings_of(settings))
+    keeper.claim(binding, shape_of(settings, 0), "earliest", lambda _: LogFacts(0, 10**9))
+
+
+def up(program: Program) -> bool:
+    with contextlib.suppress(OSError), urllib.request.urlopen(program.urls()[-1] + "readyz", timeout=5) as answer:  # noqa: S310
+        return bool(answer.status == 200)
+    return False
+
+
+def test_every_alert_sees_its_fault(
+    kafka: Broker, make_run: MakeRun, program: MakeProgram, live: Site, scrape: Callable[..., Prometheus]
 ) -> None:
-    """The alerts' own queries, with their times and sizes cut down to a test's."""
-    run = make_run(kafka, kafka.create_topic(partitions=2), changes=settings_of(kafka))
-    worker, rng = run.start(slow_at="before-Put:600"), np.random.default_rng(1)
-    prometheus = scrape(port_of(worker))
-    sizes = {"> 10000": "> 10", "[15m]": "[20s]", "> 120": "> 30", "> 300": "> 3"}
-    faults = ("SfdLagGrowing", "SfdPartitionStuck", "SfdCheckpointTooOld", "SfdDeadLetterShare")
-    queries = {rule["alert"]: cut(rule["expr"], sizes) for rule in rules(ALERTS)}
-    unseen = set(faults)
+    faults = Faults(kafka, make_run, program, live)
+    prometheus = scrape(*faults.targets)
+    queries = {rule["alert"]: cut(rule["expr"], SIZES) for rule in rules(ALERTS)}
+    assert queries.keys() == faults.groups.keys()
+    seen: dict[str, set[str]] = {name: set() for name in queries}
+
+    def unseen() -> list[str]:
+        return [name for name, group in faults.groups.items() if group not in seen[name]]
 
     def all_seen() -> bool:
-        produce(kafka, run, rng, 400)
-        kafka.produce(run.topic, [b"not rows"] * 40)
-        unseen.difference_update([name for name in unseen if prometheus.ask(queries[name])])
-        return not unseen
+        faults.make()
+        for name, query in queries.items():
+            seen[name] |= {one["metric"]["group"] for one in prometheus.ask(query)}
+        return not unseen()
 
-    until(all_seen, lambda: f"not seen: {unseen}")
-    for name in queries.keys() - set(faults):
-        assert not prometheus.ask(queries[name]), name
+    until(all_seen, lambda: f"not seen: {unseen()}")
+    assert {name: seen[name] for name in COUNTED} == {name: {faults.groups[name]} for name in COUNTED}
 
 
 def cut(query: str, sizes: dict[str, str]) -> str:

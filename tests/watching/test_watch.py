@@ -7,10 +7,11 @@ import json
 import numpy as np
 import pytest
 
-from sfd_stream.service.looks import COLUMNS, DIRECTIONS, NAME_CHARS, VALUES_MAX, drift
+from sfd_stream.service.known import STUCK_AFTER_S
+from sfd_stream.service.looks import COLUMNS, DIRECTIONS, DRIFT_K, NAME_CHARS, VALUES_MAX, drift
 from sfd_stream.service.seen import Around, preview
 from sfd_stream.service.status import as_json
-from sfd_stream.service.watch import MOMENTS, NEWEST_LETTERS, STUCK_AFTER_S
+from sfd_stream.service.watch import MOMENTS, NEWEST_LETTERS
 from tests.parts.watched import Stage
 
 
@@ -177,6 +178,86 @@ def test_drift_of_two_looks_an_interval_apart_is_shown_and_remembered() -> None:
     assert shown is not None
     assert 0 < shown < 1
     assert any(moment.drift is not None for moment in stage.watch.status.history)
+
+
+def publishing(partitions: int) -> Stage:
+    """Where snapshots bring their sketches, and drift is from one to the next."""
+    stage = Stage(partitions=partitions)
+    stage.looker._drift_every_s = None
+    return stage
+
+
+def test_a_snapshot_s_sketch_is_shown_and_no_other_is_made_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = publishing(2)
+    shots = []
+    shoot = stage.shoot
+    monkeypatch.setattr(stage, "shoot", lambda partition: shots.append(partition) or shoot(partition))
+    for partition, state in stage.states.items():
+        stage.feed(partition, 200)
+        stage.looker.see(partition, state.sketch(), state.columns)
+    stage.tick(5.0)
+    stage.tick(5.0)
+    shown = [part.spectrum for part in stage.watch.status.partitions]
+    assert [spectrum.rows for spectrum in shown if spectrum is not None] == [200, 200]
+    assert stage.watch.status.merged is not None
+    assert stage.watch.status.merged.rows == 400
+    assert shots == []
+
+
+def test_drift_is_from_one_snapshot_to_the_next() -> None:
+    stage = publishing(1)
+    state = stage.states[0]
+    tops = []
+    for _ in range(3):
+        stage.feed(0, 200)
+        stage.looker.see(0, state.sketch(), state.columns)
+        stage.tick(5.0)
+        tops.append(state.sketch().components(DRIFT_K))
+        stage.feed(0, 50)
+        stage.tick(5.0)  # a look of its own, between snapshots, leaves drift alone
+    assert stage.watch.status.partitions[0].drift == pytest.approx(drift(tops[1], tops[2]))
+
+
+def test_a_snapshot_that_was_overtaken_by_a_look_is_not_shown() -> None:
+    stage = publishing(1)
+    stage.feed(0, 100)
+    old = stage.states[0].sketch()
+    stage.feed(0, 100)
+    stage.tick(5.0)
+    stage.looker.see(0, old, stage.states[0].columns)
+    stage.tick(5.0)
+    spectrum = stage.watch.status.partitions[0].spectrum
+    assert spectrum is not None
+    assert spectrum.rows == 200
+
+
+def test_sketches_that_wait_to_be_looked_at_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = publishing(3)
+    for partition in stage.states:
+        stage.feed(partition, 200)
+    sketch = stage.states[0].sketch()
+    monkeypatch.setattr("sfd_stream.service.looks.MERGE_BYTES_MAX", 2 * sketch.matrix.nbytes)
+    for partition in (0, 1, 2, 1):
+        stage.looker.see(partition, sketch, stage.states[partition].columns)
+    assert sorted(stage.looker._given) == [0, 1]
+
+
+def test_rows_that_no_snapshot_shows_grow_old_until_one_is_acknowledged() -> None:
+    stage = Stage(partitions=1)
+    stage.unseen[0] = stage.clock.now
+    stage.tick(10.0)
+    assert stage.watch.status.partitions[0].snapshot_age_s == 10
+    stage.watch.snapshot_begun(0, stage.unseen[0])
+    stage.unseen[0] = None
+    stage.tick(5.0)
+    assert stage.watch.status.partitions[0].snapshot_age_s == 15, "it is on its way"
+    stage.watch.snapshot_failed("unavailable")
+    stage.watch.snapshot_begun(0, stage.clock.now)
+    stage.tick(5.0)
+    assert stage.watch.status.partitions[0].snapshot_age_s == 20, "the next one has to show the same rows"
+    stage.watch.snapshot_published(0, 0.1, 1_000)
+    stage.tick(500.0)
+    assert stage.watch.status.partitions[0].snapshot_age_s == 0, "an idle topic is not old"
 
 
 def test_memory_and_the_answer_are_bounded_whatever_happens() -> None:

@@ -202,5 +202,13 @@ def test_closing_waits_for_nobody() -> None:
     pytest.fail("the port is still held")
 
 
+def test_a_port_closed_before_it_began_leaves_nothing_open() -> None:
+    for _ in range(20):
+        with port_of() as port:
+            pass
+        assert not port._thread.is_alive()
+        assert port._loop.is_closed()
+
+
 def where_closed(port: Port) -> tuple[str, int]:
     return "127.0.0.1", port.number

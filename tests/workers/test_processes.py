@@ -42,6 +42,9 @@ class Program:
                 found.append(json.loads(line))
         return found
 
+    def urls(self) -> list[str]:
+        return [str(line["url"]) for line in self.lines() if line.get("event") == "watch it"]
+
     def children(self) -> dict[int, int]:
         """Worker's number -> its newest pid."""
         started = [line for line in self.lines() if line.get("event") == "worker started"]

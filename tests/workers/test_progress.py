@@ -73,15 +73,16 @@ def test_a_backfill_on_a_terminal_has_a_bar_and_clean_output(live: Site) -> None
     assert "restored" in shown, "log lines go above the bar"
 
 
-def test_without_a_terminal_there_are_lines_and_no_bar(
-    live: Site, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("every_s", [0.5, 3600.0])
+def test_without_a_terminal_there_are_lines_and_no_bar_and_the_last_has_all(
+    live: Site, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, every_s: float
 ) -> None:
-    monkeypatch.setattr(progress_module, "LINE_EVERY_S", 0.5)
+    monkeypatch.setattr(progress_module, "LINE_EVERY_S", every_s)
     live.write(log={"format": "json"})
     assert live.run("run", "--until-end", "--json") == 0
     told = capsys.readouterr()
     lines = [json.loads(line) for line in told.err.splitlines()]
     told_of = [line for line in lines if line["event"] == "progress"]
-    assert told_of
+    assert told_of[-1]["rows"] == 100
     assert all({"rows", "rows_per_s", "bad", "checkpoints"} <= line.keys() for line in told_of)
     assert json.loads(told.out)["total"]["rows"] == 100

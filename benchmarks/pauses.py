@@ -1,0 +1,149 @@
+"""Does a snapshot hold up the loop? How late the loop is, turn by turn, while snapshots are made, and without them.
+
+    python -m benchmarks.pauses [--seconds N]
+
+One worker (ell = 50, d = 10,000) on a real Kafka, rows coming at a steady pace from another process. A turn's pause is
+the time in which it does not wait for records: all of it outside the poll, and what the poll takes beyond its timeout;
+less the time in which it only waited for a processor (by the kernel's schedstat), which is other processes' doing.
+With snapshots, only turns count during which one was being made or published; they are asked for without a rest, so
+that there are many. The two take turns, so that a machine that others use too is as slow for the one as for the other.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from sfd_stream.cli.wiring import worker_of
+from sfd_stream.config.model import Settings
+from sfd_stream.service import logs
+from sfd_stream.service.worker import Worker
+from tests.parts.kafka import Broker, start_broker
+
+ELL, D, NNZ = 50, 10_000, 50
+ROWS_PER_S = 2_000
+ROUNDS = 3
+LIMIT_MS = 5.0
+SNAPSHOT_EVERY_S = 0.05
+WARM_UP_S = 3.0
+
+
+class Stopwatch:
+    """Stands in for a worker's poll, and sees when a snapshot is in the making."""
+
+    def __init__(self, worker: Worker, source: Any) -> None:
+        self.pauses: list[float] = []
+        self.snapshots = 0
+        self._making = 0
+        self._touched = False
+        self._left_s: float | None = None
+        self._late_s = self._queued_s = 0.0
+        self._poll, source.poll = source.poll, self.poll
+        for name in ("encode", "show"):
+            setattr(worker.delivery, name, self._marked(getattr(worker.delivery, name)))
+
+    def poll(self, most: int, timeout_s: float) -> Any:
+        entered_s, queued_s = time.perf_counter(), queued()
+        touched, self._touched = self._touched or self._making > 0, False
+        if self._left_s is not None:
+            self._turned(entered_s - self._left_s - (queued_s - self._queued_s), touched=touched)
+        found = self._poll(most, timeout_s)
+        self._left_s, self._queued_s = time.perf_counter(), queued()
+        self._late_s = max(self._left_s - entered_s - timeout_s - (self._queued_s - queued_s), 0.0)
+        return found
+
+    def _turned(self, outside_s: float, *, touched: bool) -> None:
+        if touched or self.snapshots == 0:
+            self.pauses.append(outside_s + self._late_s)
+
+    def _marked(self, call: Any) -> Any:
+        def marked(tenure: Any, snapshot: Any, *more: Any) -> Any:
+            if snapshot is None:
+                return call(tenure, snapshot, *more)
+            self._making, self._touched = self._making + 1, True
+            try:
+                return call(tenure, snapshot, *more)
+            finally:
+                self._making, self._touched = self._making - 1, True
+                self.snapshots += 1
+
+        return marked
+
+
+def queued() -> float:
+    """Seconds in which this thread could have run and had no processor."""
+    return int(Path("/proc/thread-self/schedstat").read_text().split()[1]) / 1e9
+
+
+def settings_of(broker: Broker, topic: str, folder: Path, *, snapshots: bool) -> Settings:
+    given: dict[str, Any] = {
+        "kafka": {"bootstrap.servers": broker.bootstrap, "group.id": f"pauses-{time.time_ns()}", "log_level": 3},
+        "input": {"topic": topic, "start": "latest"},
+        "sketch": {"d": D, "ell": ELL},
+        "checkpoint": {"url": (folder / str(time.time_ns())).as_uri(), "every_s": 1.0},
+    }
+    if snapshots:
+        given["snapshot"] = {"topic": broker.create_topic(), "every_s": SNAPSHOT_EVERY_S}
+    return Settings.model_validate(given)
+
+
+@contextmanager
+def rows_flow(broker: Broker, topic: str) -> Iterator[None]:
+    command = [sys.executable, "-m", "sfd_stream.cli", "produce", "--synthetic", f"10000000,{D},{NNZ}"]
+    command += ["--topic", topic, "--broker", broker.bootstrap, "--rate", str(ROWS_PER_S)]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as producer:
+        try:
+            yield
+        finally:
+            producer.terminate()
+
+
+def one_run(settings: Settings, seconds: float) -> Stopwatch:
+    worker, source = worker_of(settings, until_end=False)
+    watch = Stopwatch(worker, source)
+    threading.Timer(WARM_UP_S, watch.pauses.clear).start()
+    threading.Timer(WARM_UP_S + seconds, worker.stop).start()
+    worker.run(source)
+    return watch
+
+
+def report(name: str, pauses: list[float]) -> float:
+    p50, p99 = (1e3 * float(np.quantile(pauses, share)) for share in (0.5, 0.99))
+    worst = 1e3 * max(pauses)
+    print(f"  {name:<40} {len(pauses):>6,} turns   p50 {p50:6.2f} ms   p99 {p99:6.2f} ms   max {worst:6.1f} ms")
+    return p99
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=10.0, help="of each of the runs")
+    seconds = parser.parse_args().seconds
+    logs.configure(level="warning")
+    without, during, snapshots = list[float](), list[float](), 0
+    with start_broker() as broker, tempfile.TemporaryDirectory() as folder, threadpool_limits(1):
+        topic = broker.create_topic()
+        with rows_flow(broker, topic):
+            for _ in range(ROUNDS):
+                plain = one_run(settings_of(broker, topic, Path(folder), snapshots=False), seconds)
+                busy = one_run(settings_of(broker, topic, Path(folder), snapshots=True), seconds)
+                without, during = without + plain.pauses, during + busy.pauses
+                snapshots += busy.snapshots // 2  # one is marked when it is encoded and when it is shown
+    print(f"ell = {ELL}, d = {D:,}, {ROWS_PER_S:,} rows a second, {snapshots:,} snapshots")
+    added = -report("without snapshots", without) + report("while a snapshot is made and published", during)
+    print(f"  a snapshot adds {added:.2f} ms to the loop's p99 pause; the limit is {LIMIT_MS:g} ms")
+    return int(added > LIMIT_MS)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

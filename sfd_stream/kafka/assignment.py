@@ -1,0 +1,228 @@
+"""The partitions that a member of a group has, as the client's rebalance callbacks give and take them.
+
+    held (the listener said None) ──► read, from where it began ──► gone: revoked in time, or lost
+                                        │  ▲
+                                        ▼  │
+                                       paused
+
+Each callback keeps its promise to the client even when the listener breaks its own: what the listener raises is kept
+for `poll`, since, raised into the client, it would be followed by reading at default offsets.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Protocol
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from sfd_stream.kafka.records import Start
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+
+
+class RebalanceListener(Protocol):
+    """Called from `poll` and `close`, in the thread that owns the source. What it raises ends the source."""
+
+    def on_assign(self, partitions: Collection[int]) -> Mapping[int, Start | None]:
+        """Where each begins; None holds it unread until `Source.begin`. May be called with no
+        partition at all.
+        """
+        ...
+
+    def on_revoke(self, partitions: Collection[int]) -> None:
+        """Given up in time: the last chance to commit for them."""
+        ...
+
+    def on_lost(self, partitions: Collection[int]) -> None:
+        """Already another's: write nothing."""
+        ...
+
+
+class Failures:
+    """The first failure is the one that is told."""
+
+    def __init__(self) -> None:
+        self.first: BaseException | None = None
+
+    def keep(self, failure: BaseException | None) -> None:
+        self.first = self.first or failure
+
+    def tell(self) -> None:
+        if self.first is not None:
+            raise self.first
+
+    @contextlib.contextmanager
+    def kept(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException as failure:  # noqa: BLE001 - whatever it is, poll raises it
+            self.keep(failure)
+
+
+class Assignment:
+    """The callbacks are the client's to call, within `poll`; the rest is the source's."""
+
+    def __init__(
+        self,
+        consumer: Consumer,
+        topic: str,
+        listener: RebalanceListener,
+        failures: Failures,
+        *,
+        incremental: bool,
+        on_given: Callable[[], None],
+        on_gone: Callable[[int], None],
+    ) -> None:
+        self.consumer = consumer
+        self.positions: dict[int, int] = {}
+        """Read: where the next record is expected."""
+        self.held: set[int] = set()
+        """Without a position yet."""
+        self.paused: set[int] = set()
+        self.closing = False
+        self._topic = topic
+        self._listener = listener
+        self._failures = failures
+        self._incremental = incremental
+        self._on_given = on_given
+        self._on_gone = on_gone
+        self._left_in_this_poll: set[int] = set()
+        self._before: frozenset[int] = frozenset()
+        self._torn: set[int] = set()
+
+    def subscribe(self) -> None:
+        self.consumer.subscribe([self._topic], on_assign=self.on_assign, on_revoke=self.on_revoke, on_lost=self.on_lost)
+
+    @property
+    def all(self) -> frozenset[int]:
+        return frozenset(self.positions) | self.held
+
+    # Around a poll
+
+    def before_poll(self) -> None:
+        self._left_in_this_poll.clear()
+        self._before = self.all
+
+    def readable(self) -> set[int]:
+        """Whose records of this poll count. Those of a partition that left and came back within it are old: they are
+        dropped, and it is read again from here on.
+        """
+        found = self.positions.keys() - self._torn
+        torn = self._torn & self.positions.keys() - self.paused
+        self._torn.clear()
+        if torn:
+            self.consumer.resume(self.where(torn))
+        return found
+
+    def expel(self) -> frozenset[int]:
+        """Polled too late: what was ours is another's by now, whether or not the client says so later.
+
+        By the time that this news is read the client may have told of the loss, and even have been assigned anew.
+        """
+        lost = self._before - self._left_in_this_poll
+        if lost:
+            with self._failures.kept():
+                self._listener.on_lost(sorted(lost))
+        self._drop(lost)
+        return lost
+
+    # Reading and pausing
+
+    def begin(self, partition: int, start: Start) -> None:
+        """Starts to read a partition that was held."""
+        self.held.remove(partition)
+        self.positions[partition] = start.offset
+        self._assign({partition: start})
+        if partition in self.paused:
+            self.consumer.pause(self.where([partition]))
+
+    def pause(self, partitions: Collection[int]) -> None:
+        self.paused |= set(partitions) & self.all
+        self.consumer.pause(self.where(set(partitions) & self.positions.keys()))
+
+    def resume(self, partitions: Collection[int]) -> None:
+        self.paused -= set(partitions)
+        self.consumer.resume(self.where(set(partitions) & self.positions.keys()))
+
+    # The callbacks
+
+    def on_assign(self, _: Consumer, given: list[TopicPartition]) -> None:
+        if self.closing:
+            self._decline()
+            return
+        partitions = sorted(tp.partition for tp in given)
+        starts: Mapping[int, Start | None] = {}
+        if self._failures.first is None:
+            with self._failures.kept():
+                starts = self._listener.on_assign(partitions)
+                assert set(starts) == set(partitions), "the listener must place every partition, and no other"
+        with self._failures.kept():
+            self._take(starts if self._failures.first is None else {})
+
+    def on_revoke(self, _: Consumer, given: list[TopicPartition]) -> None:
+        self._leave({tp.partition for tp in given}, self._listener.on_revoke)
+
+    def on_lost(self, _: Consumer, given: list[TopicPartition]) -> None:
+        self._leave({tp.partition for tp in given}, self._listener.on_lost)
+
+    def _decline(self) -> None:
+        """An assignment that was on its way when we left: nothing of it is read, and the client may be past it too."""
+        with contextlib.suppress(KafkaException):
+            if self._incremental:
+                self.consumer.incremental_assign([])
+            else:
+                self.consumer.assign([])
+
+    def _take(self, starts: Mapping[int, Start | None]) -> None:
+        begun = {p: start for p, start in starts.items() if start is not None}
+        self._on_given()
+        self.held |= starts.keys() - begun.keys()
+        self.positions.update({p: start.offset for p, start in begun.items()})
+        self._assign(begun)  # even with nothing: a callback that assigns nothing gets everything, at default offsets
+        self._torn |= self._left_in_this_poll & begun.keys()
+        if unread := (self._torn | self.paused) & begun.keys():
+            self.consumer.pause(self.where(unread))
+
+    def _assign(self, begun: Mapping[int, Start]) -> None:
+        """Eager: the whole assignment at once, those already read where they are."""
+        if self._incremental:
+            self.consumer.incremental_assign([self._start(p, start) for p, start in begun.items()])
+        else:
+            starts = {p: Start(offset) for p, offset in self.positions.items()} | dict(begun)
+            self.consumer.assign([self._start(p, start) for p, start in starts.items()])
+
+    def _leave(self, partitions: set[int], tell: Callable[[Collection[int]], None]) -> None:
+        told = partitions & self.all
+        if told and self._failures.first is None:
+            with self._failures.kept():
+                tell(sorted(told))
+        with self._failures.kept():
+            read = self._drop(partitions)
+            if self._incremental:
+                self.consumer.incremental_unassign(self.where(read))
+            else:
+                self.consumer.unassign()
+
+    def _drop(self, partitions: Collection[int]) -> set[int]:
+        """Forgets partitions; says which of them the client was reading."""
+        gone = set(partitions)
+        read = gone & {tp.partition for tp in self.consumer.assignment()}
+        self._left_in_this_poll |= gone & self.all
+        self.held -= gone
+        self.paused -= gone
+        for partition in gone:
+            self.positions.pop(partition, None)
+            self._on_gone(partition)
+        return read
+
+    # As the client names them
+
+    def where(self, partitions: Iterable[int]) -> list[TopicPartition]:
+        return [TopicPartition(self._topic, partition) for partition in sorted(partitions)]
+
+    def _start(self, partition: int, start: Start) -> TopicPartition:
+        if start.leader_epoch is None:
+            return TopicPartition(self._topic, partition, start.offset)
+        return TopicPartition(self._topic, partition, start.offset, leader_epoch=start.leader_epoch)

@@ -1,0 +1,108 @@
+"""What may be asked about a source's topic, group and cluster: each within its time, else TimeoutError.
+
+All but `committed` and what is known already go to a client of their own, which any thread may ask: a consumer's
+questions wait behind its fetches, half a second for each partition.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from confluent_kafka import OFFSET_INVALID, Consumer
+
+from sfd_stream.kafka.cluster import Cluster, ask
+from sfd_stream.kafka.commits import Committed
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from sfd_stream.kafka.assignment import Assignment
+
+_METADATA_MAGIC = b"CGMDv2:"
+"""How librdkafka's group metadata begins; the generation, four bytes, is next, and is -1 or 0 for no member."""
+
+
+class Questions:
+    """A Source's other half."""
+
+    _assignment: Assignment
+    _cluster: Cluster
+    _consumer: Consumer
+    _properties: Mapping[str, Any]
+
+    # Of the cluster
+
+    def committed(self, partitions: Collection[int], timeout_s: float) -> dict[int, Committed | None]:
+        """What the group has committed; None where nothing is. On the thread that owns the source."""
+        where = self._assignment.where(partitions)
+        found = ask(lambda left_s: self._consumer.committed(where, left_s), timeout_s, self._properties)
+        return {tp.partition: Committed.of(tp) for tp in found}
+
+    def stable_committed(self, partition: int, timeout_s: float) -> Committed | None:
+        """What the group has committed once no transaction is open on it."""
+        return self._cluster.stable_committed(str(self._properties["group.id"]), partition, timeout_s)
+
+    def watermarks(self, partition: int, timeout_s: float) -> tuple[int, int]:
+        """The first offset in the log and the one after the last committed record."""
+        return self._cluster.watermarks(partition, timeout_s)
+
+    def end_offsets(self, partitions: Collection[int], timeout_s: float) -> dict[int, int]:
+        """As `watermarks`, for many at once."""
+        return self._cluster.end_offsets(partitions, timeout_s)
+
+    def partition_count(self, timeout_s: float) -> int:
+        return self._cluster.partition_count(timeout_s)
+
+    def cluster_id(self, timeout_s: float) -> str:
+        return self._cluster.cluster_id(timeout_s)
+
+    def topic_id(self, timeout_s: float) -> str | None:
+        """Asked anew each time: a topic deleted and made again has another. None on the built-in broker."""
+        return self._cluster.topic_id(timeout_s)
+
+    # Known already, to the thread that owns the source
+
+    @property
+    def positions(self) -> dict[int, int]:
+        """Where reading stands in each partition that is read."""
+        return dict(self._assignment.positions)
+
+    def position(self, partition: int) -> int:
+        """Where reading stands. It passes control records, which are never handed out: the end is
+        reached by this.
+        """
+        (found,) = self._consumer.position(self._assignment.where([partition]))
+        handed_out = self._assignment.positions[partition]
+        return handed_out if found.offset == OFFSET_INVALID else max(found.offset, handed_out)
+
+    def known_end(self, partition: int) -> int | None:
+        """The end that the last fetch told; None where none has told yet."""
+        (where,) = self._assignment.where([partition])
+        _, end = self._consumer.get_watermark_offsets(where, cached=True)
+        return end if end >= 0 else None
+
+    def known_lag(self) -> int | None:
+        """Records between the positions and the ends that the last fetches told; None where none has told yet."""
+        ends = {partition: self.known_end(partition) for partition in self._assignment.positions}
+        known = [max(end - self._assignment.positions[p], 0) for p, end in ends.items() if end is not None]
+        return sum(known) if ends and len(known) == len(ends) else None
+
+    def membership(self) -> bytes | None:
+        """Who we are in the group, in which generation, for a transaction's offsets; None while it is no member.
+
+        A blank one must never be used: the coordinator takes it for a group without members, and checks nothing.
+        """
+        member = self._consumer.memberid()
+        found = self._consumer.consumer_group_metadata()
+        return found if member and member.encode() in found else None
+
+    def has_nothing(self) -> bool:
+        """Whether the group has us and gave us no partition, of which KIP-848's client says nothing at all."""
+        if self._properties.get("group.protocol") != "consumer" or self._assignment.all:
+            return False
+        found = self._consumer.consumer_group_metadata()
+        generation = found.removeprefix(_METADATA_MAGIC)[:4] if found.startswith(_METADATA_MAGIC) else b""
+        return int.from_bytes(generation, "little", signed=True) > 0
+
+    def member_id(self) -> str:
+        return self._consumer.memberid()
