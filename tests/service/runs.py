@@ -6,13 +6,12 @@ import contextlib
 import json
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
@@ -31,14 +30,13 @@ from sfd_stream.state.manifest import Manifest, decode_manifest, manifests_prefi
 from sfd_stream.state.partition import Frozen, PartitionState
 from sfd_stream.wire.rows import encode_rows
 from tests.parts.kafka import Broker
+from tests.service import killable
 
-REPOSITORY = Path(__file__).parents[2]
 DEADLINE_S = 60.0
 PROTOCOLS: dict[str, dict[str, Any]] = {
     "cooperative": {"session.timeout.ms": 1500, "heartbeat.interval.ms": 300},
     "kip-848": {"group.protocol": "consumer"},
 }
-ONE_THREAD = dict.fromkeys(("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"), "1")
 
 
 def wait_until(condition: Callable[[], Any], what: str, deadline_s: float = DEADLINE_S) -> None:
@@ -52,26 +50,29 @@ def wait_until(condition: Callable[[], Any], what: str, deadline_s: float = DEAD
 class WorkerProcess:
     """A worker, its log lines, and its end."""
 
-    process: subprocess.Popen[bytes]
+    process: BaseProcess
     log_path: Path
     marker: Path | None = None
 
     @property
     def pid(self) -> int:
+        assert self.process.pid is not None
         return self.process.pid
 
     @property
     def alive(self) -> bool:
-        return self.process.poll() is None
+        return self.process.is_alive()
 
     def signal(self, number: signal.Signals) -> None:
-        self.process.send_signal(number)
+        if self.alive:
+            os.kill(self.pid, number)
 
     def wait(self, timeout_s: float = DEADLINE_S) -> int:
-        try:
-            return self.process.wait(timeout_s)
-        except subprocess.TimeoutExpired:
-            raise AssertionError(f"worker {self.pid} did not end within {timeout_s:.0f} s:\n{self.log()}") from None
+        """Its exit code, or minus the signal that ended it."""
+        self.process.join(timeout_s)
+        code = self.process.exitcode
+        assert code is not None, f"worker {self.pid} did not end within {timeout_s:.0f} s:\n{self.log()}"
+        return code
 
     def log(self) -> str:
         return self.log_path.read_text(errors="replace")
@@ -85,9 +86,8 @@ class WorkerProcess:
         assert text in self.log(), f"worker {self.pid} ended without {text!r}:\n{self.log()}"
 
     def kill(self) -> None:
-        if self.alive:
-            self.process.kill()
-        self.process.wait()
+        self.process.kill()
+        self.process.join()
 
 
 class Companion:
@@ -185,16 +185,14 @@ class Run:
         dumped: dict[str, Any] = settings.model_dump(exclude_unset=True)
         dumped["checkpoint"]["options"] = dict(self.options)  # a dump hides secrets
         path.write_text(json.dumps(dumped))
-        environment = {**os.environ, **ONE_THREAD}
+        environment = {}
         if die_at is not None:
             environment["SFD_TEST_DIE_AT"] = f"{die_at}:{nth}:{marker}"
         if stop_at is not None:
             environment["SFD_TEST_STOP_AT"] = f"{stop_at}:{nth}:{marker}"
         if slow_at is not None:
             environment["SFD_TEST_SLOW_AT"] = slow_at
-        command = [sys.executable, "-m", "tests.service.killable", str(path), *(["--until-end"] * until_end)]
-        with log_path.open("wb") as log:
-            process = subprocess.Popen(command, stdout=log, stderr=log, env=environment, cwd=REPOSITORY)
+        process = killable.start(path, log_path, environment, until_end=until_end)
         worker = WorkerProcess(process, log_path, marker if die_at or stop_at else None)
         self.workers.append(worker)
         return worker

@@ -70,7 +70,7 @@ class Massacre:
 
     def assert_points_were_reached(self) -> None:
         for worker in self.dead:
-            assert worker.process.returncode == -signal.SIGKILL, worker.log()
+            assert worker.wait() == -signal.SIGKILL, worker.log()
             assert worker.marker is None or worker.marker.exists(), worker.log()
 
 
