@@ -1,5 +1,5 @@
-"""Shared by all tests: real brokers, found or started (tests/parts/kafka_fixtures.py)."""
+"""Shared by all tests: real parts, found or started (tests/parts/)."""
 
 from __future__ import annotations
 
-pytest_plugins = ["tests.parts.kafka_fixtures", "tests.parts.tools"]
+pytest_plugins = ["tests.parts.kafka_fixtures", "tests.parts.seaweed", "tests.parts.tools"]

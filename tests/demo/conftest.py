@@ -13,12 +13,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.parts.seaweed import s3_server
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-__all__ = ["s3_server"]
 DEADLINE_S = 150.0
 PROGRAM = (sys.executable, "-m", "sfd_stream.cli")
 

@@ -15,12 +15,10 @@ import pytest
 from sfd_stream.service.doctor import Finding, Verdict
 from tests.doctor.clinic import attempt
 from tests.parts.proxy import LossyProxy
-from tests.parts.seaweed import READ_ONLY_ACCESS_KEY, READ_ONLY_SECRET_KEY, SeaweedServer, s3_server
+from tests.parts.seaweed import READ_ONLY_ACCESS_KEY, READ_ONLY_SECRET_KEY, SeaweedServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-__all__ = ["s3_server"]
 
 S3 = (pytest.mark.real_s3, pytest.mark.xdist_group("s3"))
 

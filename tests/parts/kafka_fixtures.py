@@ -77,6 +77,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if NEEDS_REAL & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.real_kafka)
+        if "secure" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("secure"))  # one such broker is enough
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

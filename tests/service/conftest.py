@@ -9,10 +9,8 @@ from typing import Any
 import pytest
 
 from tests.parts.kafka import Broker
-from tests.parts.seaweed import SeaweedServer, s3_server
+from tests.parts.seaweed import SeaweedServer
 from tests.service.runs import Run
-
-__all__ = ["s3_server"]
 
 MakeRun = Callable[..., Run]
 

@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sfd_stream.storage import Store, open_store
-from tests.parts.seaweed import SeaweedServer, s3_server
+from tests.parts.seaweed import SeaweedServer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
-
-__all__ = ["s3_server"]
 
 # In one worker of a parallel run, so that one server is enough, where pytest-xdist heeds groups: its 3.8 does
 # not under pytest 9.2, and then each worker starts a server of its own.

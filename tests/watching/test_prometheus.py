@@ -30,14 +30,14 @@ from tests.checkpoints.conftest import Site
 from tests.parts.kafka import Broker
 from tests.parts.seaweed import free_ports
 from tests.parts.tools import need
-from tests.service.conftest import MakeRun, make_run, s3_server
+from tests.service.conftest import MakeRun, make_run
 from tests.service.runs import Run, WorkerProcess, wait_until
 from tests.watching.shipped import ALERTS, RECORDING, panel_queries, rules
 from tests.workers.test_processes import Program, program
 
 SCRAPE_S = 1
 MakeProgram = Callable[..., Program]
-__all__ = ["make_run", "program", "s3_server"]
+__all__ = ["make_run", "program"]
 
 
 @pytest.fixture
