@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sfd_stream.cli.wiring import output_epoch
+from sfd_stream.cli.wiring import output_epochs
 from tests.checkpoints.conftest import D, History, Site, messages
 
 if TYPE_CHECKING:
@@ -61,13 +61,13 @@ def test_a_state_begun_anew_is_news_to_those_who_read_snapshots(
     for first in (30, 40, 50):
         live.rows(capsys)
         kafka.produce(live.topic, messages(first, first + 10))
-    shown = output_epoch(live.settings, 0)
+    shown = output_epochs(live.settings).get(0)
     assert shown == 3
     shutil.rmtree(live.folder / "store")
     assert live.run("checkpoint", "reset", "0", "--to", to, "--yes") == 0
     assert live.newest().epoch > shown
     assert counted(live, capsys) == (60, 60)
-    after = output_epoch(live.settings, 0)
+    after = output_epochs(live.settings).get(0)
     assert after is not None
     assert after > shown
 
