@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from math import ceil, log, log2, pi, sqrt
 
 import numpy as np
-from scipy.optimize import brentq
 from scipy.special import betaincinv
 
 from sfd_stream.sketch.rows import Float
@@ -20,6 +19,9 @@ ALPHA = 6 / 41
 """The paper's constant in Property 3."""
 
 EPS = float(np.finfo(np.float64).eps)
+
+ROOT_WITHIN = 1e-4
+"""How far to the right of the root a bound may lie, as a share of it."""
 
 Operator = Callable[[Float], Float]
 """X -> CX for a positive semi-definite C and one column or several."""
@@ -162,8 +164,16 @@ def christoffel_root(alphas: list[float], betas: list[float], theta: float, targ
 
     if excess(theta) >= 0:
         return theta
-    high = 2 * theta + betas[-1]
+    low, high = theta, 2 * theta + betas[-1]
     while excess(high) < 0:
-        high *= 2
-    root = brentq(excess, theta, high, xtol=1e-300, rtol=1e-4)
-    return float(root) * (1 + 4e-4)  # to the right of the root, not beside it
+        low, high = high, 2 * high
+    below, above = excess(low), excess(high)
+    while high - low > ROOT_WITHIN * high:  # false position; an end that stays counts half (Illinois)
+        middle = (low * above - high * below) / (above - below)
+        middle = min(max(middle, low + 0.01 * (high - low)), high - 0.01 * (high - low))
+        found = excess(middle)
+        if found < 0:
+            low, below, above = middle, found, above / 2
+        else:
+            high, above, below = middle, found, below / 2
+    return high

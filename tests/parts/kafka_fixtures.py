@@ -73,7 +73,12 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         folder.rmdir()
 
 
+LONG = ("tests/watching/test_prometheus", "tests/service/test_kills", "tests/workers/", "tests/demo/", "tests/service/")
+"""These wait for processes: begun first, the others fill the gaps, and none is left alone at the end."""
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: next((i for i, start in enumerate(LONG) if item.nodeid.startswith(start)), len(LONG)))
     for item in items:
         if NEEDS_REAL & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.real_kafka)
