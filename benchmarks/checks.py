@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import resource
 import time
 import tracemalloc
 from collections.abc import Callable, Iterator
@@ -16,7 +15,7 @@ from unittest.mock import patch
 from threadpoolctl import threadpool_limits
 
 from benchmarks.data import SEED, STREAMS, Shape, Stream, uniform
-from benchmarks.timing import Stopwatch, interleaved
+from benchmarks.timing import Stopwatch, interleaved, largest_kib
 from sfd_stream import Sketch, SparseFrequentDirections, covariance_error
 from sfd_stream.sketch import shrink, stack
 from sfd_stream.sketch.builder import Parameters
@@ -210,8 +209,8 @@ def _high_water_marks(rows: int, z: int) -> tuple[int, int, float]:
             spent_s += time.process_time() - start
             taken += block.shape[0]
             if not early and taken >= rows // 10:
-                early = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return early, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, spent_s
+                early = largest_kib()
+    return early, largest_kib(), spent_s
 
 
 def tightness(streams: tuple[Stream, ...] = STREAMS) -> list[dict[str, Any]]:

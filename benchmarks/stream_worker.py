@@ -7,7 +7,6 @@ long the loop's turns took, and how large the process was after a tenth of the r
 from __future__ import annotations
 
 import json
-import resource
 import sys
 import threading
 import time
@@ -19,6 +18,7 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from benchmarks.timing import largest_kib
 from sfd_stream.cli.wiring import worker_of
 from sfd_stream.config import load
 from sfd_stream.kafka.source import Source
@@ -72,7 +72,7 @@ class Observer:
             progress, committed = self._worker.progress, self._source.last_committed
             ends = progress.ends
             if ends and not self.early_kib and any(committed.get(p, -1) > end / 10 for p, end in ends.items()):
-                self.early_kib = _largest_kib()
+                self.early_kib = largest_kib()
             if ends and all(committed.get(p, -1) >= end for p, end in ends.items() if end):
                 self.done_at = time.perf_counter()
 
@@ -83,12 +83,8 @@ class Observer:
             "seconds": self.done_at - self.first_at,
             "us_per_row": {name: spent / rows * 1e6 for name, spent in timers.seconds.items()},
             "turn_ms": {"p99": _ms(np.percentile(self.turns_s, 99)), "longest": _ms(max(self.turns_s))},
-            "largest_kib": {"after a tenth": self.early_kib, "at the end": _largest_kib()},
+            "largest_kib": {"after a tenth": self.early_kib, "at the end": largest_kib()},
         }
-
-
-def _largest_kib() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 def _ms(seconds: Any) -> float:

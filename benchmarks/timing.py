@@ -9,6 +9,7 @@ import gc
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 TURN_S = 0.3
@@ -63,3 +64,9 @@ class Stopwatch:
             return self.function(*args, **kwargs)
         finally:
             self.cpu_s += time.process_time() - start
+
+
+def largest_kib() -> int:
+    """The largest this process has been. Not `ru_maxrss`, which begins with that of the process that started it."""
+    status = Path("/proc/self/status").read_text(encoding="utf-8")
+    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM:"))
