@@ -34,6 +34,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
 
+BATCH_BYTES = 4 << 20
+"""About so much at once: what a batch is decoded into then stays near the processor, and large messages take no more
+memory than small ones."""
+
+
 class Source(Questions):
     """`poll` again and again; `close` at the end. Times are in seconds, offsets are never negative."""
 
@@ -55,6 +60,7 @@ class Source(Questions):
         self._failures = Failures()
         self._commits = Commits()
         self._closed = False
+        self._records_at_once = 100
         callbacks = {"error_cb": self._on_error, "on_commit": self._on_commit}
         try:
             self._consumer = Consumer({**self._properties, **hooks.as_properties(properties), **callbacks})
@@ -80,16 +86,21 @@ class Source(Questions):
     # Reading
 
     def poll(self, max_records: int, timeout_s: float) -> list[PartitionBatch]:
-        """Up to `max_records` records, waiting up to `timeout_s` for that many; rebalances happen in here."""
+        """Up to `max_records` records, fewer where they are large; waits up to `timeout_s` for that many.
+
+        Rebalances happen in here.
+        """
         self._check()
         self._assignment.before_poll()
-        messages = self._consumer.consume(max_records, timeout_s)
+        messages = self._consumer.consume(min(max_records, self._records_at_once), timeout_s)
         self._failures.tell()
         if any(map(Message.error, messages)):  # in C; an error compared with None would raise
             self._see([message for message in messages if message.error() is not None])
             messages = [message for message in messages if message.error() is None]
         if messages:
             self._presence.answered()
+            mean_bytes = sum(map(len, messages)) / len(messages)
+            self._records_at_once = max(int(BATCH_BYTES / max(mean_bytes, 1)), 1)
         else:
             self._failures.keep(self._presence.probe())
             self._failures.tell()
