@@ -73,8 +73,17 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         folder.rmdir()
 
 
-LONG = ("tests/watching/test_prometheus", "tests/service/test_kills", "tests/workers/", "tests/demo/", "tests/service/")
-"""These wait for processes: begun first, the others fill the gaps, and none is left alone at the end."""
+LONG = (
+    "tests/watching/test_prometheus",
+    "tests/service/test_kills",
+    "tests/security/",
+    "tests/storage/",
+    "tests/workers/",
+    "tests/demo/",
+    "tests/doctor/",
+    "tests/service/",
+)
+"""These wait for processes, or belong to one process: begun first, none is left alone at the end."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
