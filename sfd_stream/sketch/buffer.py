@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from sfd_stream.sketch.rows import RowBlock
+from sfd_stream.sketch.rows import RowBlock, squared_frobenius
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +43,7 @@ class RowBuffer:
         self.blocks: list[RowBlock] = list(blocks)
         self.rows = sum(block.rows for block in self.blocks)
         self.nnz = sum(block.nnz for block in self.blocks)
+        self.squares = sum(squared_frobenius(block.values) for block in self.blocks)
         self._sealed = len(self.blocks)
 
     def append(self, block: RowBlock) -> None:
@@ -50,9 +51,10 @@ class RowBuffer:
             self.blocks.append(block)
             self.rows += block.rows
             self.nnz += block.nnz
+            self.squares += squared_frobenius(block.values)
 
     def clear(self) -> None:
-        self.blocks, self.rows, self.nnz, self._sealed = [], 0, 0, 0
+        self.blocks, self.rows, self.nnz, self.squares, self._sealed = [], 0, 0, 0.0, 0
 
     def seal(self) -> tuple[RowBlock, ...]:
         """All blocks, with those that came since the last seal made one: a trickle must not pile up as crumbs."""

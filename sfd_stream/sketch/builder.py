@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from sfd_stream.sketch.buffer import Capacity, RowBuffer
-from sfd_stream.sketch.rows import Float, RowBlock
+from sfd_stream.sketch.rows import Float, RowBlock, squared_frobenius
 from sfd_stream.sketch.shrink import (
     Chance,
     Shrink,
@@ -24,7 +24,7 @@ from sfd_stream.sketch.shrink import (
     unverified_shrink,
 )
 from sfd_stream.sketch.sketch import SQUARES_MAX, Sketch
-from sfd_stream.sketch.stack import squared_frobenius, trusted_csr
+from sfd_stream.sketch.stack import trusted_csr
 from sfd_stream.sketch.verify import failure_share, query_share
 
 SHRINKS: dict[str, Shrink] = {
@@ -70,6 +70,10 @@ class Parameters:
             return Capacity(entries=min(entries, self._entries_max()))
         return Capacity(nnz=self.ell * self.d, rows=self.d, entries=self._entries_max())
 
+    def at_stake(self) -> float:
+        """The failure probability of all certificates of a stream under these parameters."""
+        return self.failure_probability if self.method in ("fused", "paper") else 0.0
+
     def _entries_max(self) -> int:
         return min(self.buffer_entries_max or BUFFER_ENTRIES_LIMIT, BUFFER_ENTRIES_LIMIT)
 
@@ -110,15 +114,12 @@ class Totals:
         values = block.values if weights is None else block.values * np.repeat(np.sqrt(weights), np.diff(block.indptr))
         indptr = block.indptr.astype(np.int32)
         sums = trusted_csr((values, block.indices, indptr), (block.rows, block.d)).T @ np.ones(block.rows)
-        square = squared_frobenius(block.values)
-        if not self.squared_frobenius + square <= SQUARES_MAX:
-            raise OverflowError(f"the squared Frobenius norm of all rows would exceed {SQUARES_MAX:.2g}")
         return replace(
             self,
             rows=self.rows + block.rows,
             nnz=self.nnz + block.nnz,
             weight=self.weight + (block.rows if weights is None else float(np.sum(weights))),
-            squared_frobenius=self.squared_frobenius + square,
+            squared_frobenius=self.squared_frobenius + squared_frobenius(block.values),
             column_sums=self.column_sums + sums,
         )
 
@@ -134,6 +135,8 @@ class SketchBuilder:
         self.shrinks = 0
         self.verifications = 0
         self.retries = 0
+        self.spent = 0.0
+        """Failure probability of certificates under earlier settings."""
 
     @property
     def d(self) -> int:
@@ -148,8 +151,9 @@ class SketchBuilder:
         return self.totals.nnz + self.buffer.nnz
 
     def absorb(self, block: RowBlock) -> int:
-        """Take rows in; returns how many shrinks they caused."""
+        """Take rows in; returns how many shrinks they caused. Rows too large for float64 are refused as a whole."""
         assert block.d == self.d, "columns were checked where rows came in"
+        self._refuse_overflow(block)
         before = self.shrinks
         while True:
             capacity = self.parameters.capacity(len(self.B))
@@ -160,6 +164,11 @@ class SketchBuilder:
             self.buffer.append(block.take(0, full))
             self._shrink()
             block = block.take(full, block.rows)
+
+    def _refuse_overflow(self, block: RowBlock) -> None:
+        """Before anything is changed: a buffer that can't be shrunk would be of no use any more."""
+        if not self.totals.squared_frobenius + self.buffer.squares + squared_frobenius(block.values) <= SQUARES_MAX:
+            raise OverflowError(f"the squared Frobenius norm of all rows would exceed {SQUARES_MAX:.2g}")
 
     def _shrink(self) -> None:
         shrunk, self.totals = self._shrunk_buffer(self._chance())
@@ -196,13 +205,12 @@ class SketchBuilder:
         return self._as_sketch(shrunk.B, totals)
 
     def _as_sketch(self, B: Float, totals: Totals) -> Sketch:
-        p = self.parameters
         return Sketch(
             matrix=B,
-            ell=p.ell,
+            ell=self.parameters.ell,
             delta=totals.delta,
             rounding=totals.rounding,
-            failure_probability=p.failure_probability if p.method in ("fused", "paper") else 0.0,
+            failure_probability=min(self.spent + self.parameters.at_stake(), 1.0),
             rows=totals.rows,
             nnz=totals.nnz,
             weight=totals.weight,
@@ -229,13 +237,30 @@ class SketchBuilder:
     def grow(self, d: int) -> None:
         """More columns from here on: zero in all rows so far. The bound does not change."""
         assert d >= self.d, "columns are never taken away"
+        if d == self.d:
+            return
         extra = d - self.d
         self.parameters = replace(self.parameters, d=d)
         self.B = np.pad(self.B, ((0, 0), (0, extra)))
         self.totals = replace(self.totals, column_sums=np.pad(self.totals.column_sums, (0, extra)))
 
+    def change(self, parameters: Parameters) -> None:
+        """Other parameters from here on, for rows and looks to come.
+
+        What was certified under the old ones stays at stake beside what the new ones will certify.
+        """
+        if parameters == self.parameters:
+            return
+        if self.rows:
+            self.spent += self.parameters.at_stake()
+        self.resize(parameters.ell)
+        self.grow(parameters.d)
+        self.parameters = parameters
+
     def resize(self, ell: int) -> None:
         """Another ell from here on; a smaller one costs the square of the first singular value that goes."""
+        if ell == self.parameters.ell:
+            return
         shrunk = self._as_sketch(self.B, self.totals).resized(ell)
         self.B = shrunk.matrix
         self.totals = replace(self.totals, delta=shrunk.delta, rounding=shrunk.rounding)
@@ -255,6 +280,8 @@ class SketchBuilder:
             "verifications": self.verifications,
             "retries": self.retries,
         }
+        if self.spent:
+            numbers["spent"] = self.spent
         return numbers, {"B": self.B, "column_sums": totals.column_sums}, self.buffer.seal()
 
     @classmethod
@@ -274,5 +301,6 @@ class SketchBuilder:
         builder.shrinks = numbers["shrinks"]
         builder.verifications = numbers["verifications"]
         builder.retries = numbers["retries"]
+        builder.spent = numbers.get("spent", 0.0)
         builder.buffer = RowBuffer(pending)
         return builder

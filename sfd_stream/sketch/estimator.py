@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping
 from functools import cached_property
 from math import inf
 from numbers import Integral
@@ -11,6 +12,7 @@ from typing import Any, Self
 import numpy as np
 import scipy.sparse as sp
 
+from sfd_stream.sketch.buffer import joined
 from sfd_stream.sketch.builder import BUFFER_FACTOR, SHRINKS, Parameters, SketchBuilder
 from sfd_stream.sketch.rows import Float, RowBlock
 from sfd_stream.sketch.sketch import Sketch
@@ -39,6 +41,7 @@ class _Estimator:
     """What both estimators share. Constructors only store; everything else happens when rows come."""
 
     ell: int
+    n_features_in_: int
     _builder: SketchBuilder
     _look: _Look
 
@@ -93,6 +96,25 @@ class _Estimator:
     def sketch(self) -> Sketch:
         """The sketch of all rows so far; asking changes nothing."""
         return self._fitted().sketch
+
+    def get_state(self) -> dict[str, Any]:
+        """All that is needed to go on bit for bit, as plain numbers, strings and arrays: give it to `from_state`."""
+        self._fitted()
+        numbers, arrays, pending = self._builder.state()
+        rows = joined(pending, self._builder.d)
+        buffered = {"indptr": rows.indptr, "indices": rows.indices, "values": rows.values}
+        return {"params": self.get_params(), "d": rows.d, "numbers": numbers, "arrays": {**arrays, **buffered}}
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> Self:
+        """Goes on where `get_state` was taken: on the same machine, with as many BLAS threads, in the same bits."""
+        model, arrays = cls(**state["params"]), state["arrays"]
+        pending = RowBlock.from_arrays(arrays["indptr"], arrays["indices"], arrays["values"], state["d"])
+        parameters = model._parameters(state["d"])
+        model._builder = SketchBuilder.resume(parameters, state["numbers"], arrays, (pending,) if pending.rows else ())
+        model.n_features_in_ = pending.d
+        model._look = _Look(model._builder, getattr(model, "dtype", "float64"))
+        return model
 
     @property
     def components_(self) -> Float:

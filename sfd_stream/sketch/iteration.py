@@ -77,10 +77,12 @@ DENSE_ENTRIES_MAX = 1 << 24
 """A stack with more entries is never formed, not even to shrink it exactly."""
 
 
-def one_pass(stack: Stack, X: Float) -> Ritz:
-    """Rayleigh-Ritz on span(MX): one pass over the rows. Z = MX T is never formed, T being a small whitening."""
-    G, W = stack.gram_pass(X)
-    del X
+def one_pass(stack: Stack, starts: list[Float]) -> Ritz:
+    """Rayleigh-Ritz on span(MX): one pass over the rows. Z = MX T is never formed, T being a small whitening.
+
+    X is taken out of the list: it is as large as the sketch, and the pass lets it go when it can.
+    """
+    G, W = stack.gram_pass(starts.pop())
     return ritz_of(np.asarray(W @ whitening(G)))
 
 

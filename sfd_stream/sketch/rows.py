@@ -112,6 +112,11 @@ def canonical(indptr: Int, indices: Index, values: Float, d: int) -> RowBlock:
     return RowBlock(indptr, indices, values, d)
 
 
+def squared_frobenius(X: Float) -> float:
+    flat = X.ravel()
+    return float(np.einsum("i,i", flat, flat))
+
+
 def row_of_entry(indptr: Int) -> Int:
     """The row that each non-zero belongs to."""
     return np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))

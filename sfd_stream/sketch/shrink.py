@@ -19,8 +19,8 @@ from sfd_stream.sketch.iteration import (
     simultaneous_iteration,
     start_columns,
 )
-from sfd_stream.sketch.rows import Float, RowBlock
-from sfd_stream.sketch.stack import Stack, squared_frobenius
+from sfd_stream.sketch.rows import Float, RowBlock, squared_frobenius
+from sfd_stream.sketch.stack import Stack
 from sfd_stream.sketch.verify import ALPHA, EPS, NormBound, certified_norm, verify_spectral
 
 MISSED = 3.0
@@ -33,7 +33,7 @@ EXACT_MAX = 4096
 STEPS_MAX = 40
 COPIES = 4
 """Of a certificate's Lanczos run where all columns are sparse: there four columns cost two to three times one, and a
-look needs 6 steps, not 16. Dense columns cost four times one."""
+look needs 6 steps, not 16. Dense columns cost four times one, and so do the vectors where few columns have entries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ def fused_shrink(B: Float, block: RowBlock, ell: int, chance: Chance) -> Shrunk:
         return exact_shrink(stack, ell)
     starts = [start_columns(stack, width, chance.search)]
     for passes, delta_i in enumerate(chance.shares, start=1):
-        ritz = one_pass(stack, starts.pop())  # as large as the sketch: not kept beside what follows
+        ritz = one_pass(stack, starts)
         kept, lambda2 = ritz.shrunk(ell)
         last = passes >= PASSES_MAX
         found = _certify(stack, kept, lambda2, ell, delta_i, chance, last=last)
@@ -178,16 +178,19 @@ def _certify(
     slack = chance.slack / stack.scale**2
 
     def C(x: Float) -> Float:
-        return stack.gram_times(x) - B.T @ (B @ x)
+        product = stack.gram_times(x)
+        product -= B.T @ (B @ x)
+        return product
 
     def enough(theta: float) -> float | None:
         """The largest bound that would do, or None to stop at once."""
         if theta > missed and not last:
             return None
         tight = max(chance.tight * theta, theta + slack)
-        return min(tight, max(Delta, missed)) if tight < trace else None
+        wanted = min(tight, max(Delta, missed))  # however loose a bound would do, it must be one that is accepted
+        return wanted if wanted < trace else None
 
-    copies = 1 if len(stack.split.hot) else COPIES
+    copies = COPIES if not len(stack.split.hot) and stack.block.nnz > COPIES * stack.d else 1
     steps_max = STEPS_MAX // copies  # the room for them is the same
     bound = certified_norm(C, stack.d, delta_i, chance.probe, target=enough, steps_max=steps_max, copies=copies)
     capped = min(bound.upper, trace)

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import sqrt
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from sfd_stream.sketch.rows import Float, Int, RowBlock
+from sfd_stream.sketch.rows import Float, Int, RowBlock, squared_frobenius
 
 TILE_ENTRIES, TILE_ROWS = 1 << 17, 1 << 11
 """A tile is about what fits into the second-level cache beside the block it is multiplied with."""
@@ -37,11 +38,6 @@ def power_of_two_above(value: float) -> float:
 def peak(X: Float) -> float:
     """The largest magnitude."""
     return max(float(X.max()), -float(X.min())) if X.size else 0.0
-
-
-def squared_frobenius(X: Float) -> float:
-    flat = X.ravel()
-    return float(np.einsum("i,i", flat, flat))
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,12 +88,17 @@ class Split:
         for start, stop in runs_of(work, TILE_ENTRIES):
             yield Split(self.hot, self.H[start:stop], rows_of(self.cold, start, stop))
 
-    def times(self, X: Any, room: Float) -> Float:
-        """A X, multiplied in X's own precision, in the first rows of `room`."""
+    def times_single(self, X: Any, unit: float, room: Float) -> Float:
+        """A X / unit, multiplied in single precision, in the first rows of `room`.
+
+        `unit` is a power of two near A's magnitude: what underflows there is nothing beside it, and whether it does
+        depends on no scale.
+        """
         cold, Y = self.cold, room[: self.cold.shape[0]]
-        Y[:] = self.H.astype(X.dtype) @ X[self.hot] if len(self.hot) else 0.0
+        Y[:] = (self.H * (1 / unit)).astype(np.float32) @ X[self.hot] if len(self.hot) else 0.0
         if cold.nnz:
-            Y += trusted_csr((cold.data.astype(X.dtype), cold.indices, cold.indptr), cold.shape) @ X
+            data = (cold.data * (1 / unit)).astype(np.float32)
+            Y += trusted_csr((data, cold.indices, cold.indptr), cold.shape) @ X
         return Y
 
     def add_transpose_times(self, Y: Float, W: Float, W_hot: Float) -> None:
@@ -139,18 +140,20 @@ class Stack:
         return len(self.B) + self.block.rows
 
     def gram_pass(self, X: Float) -> tuple[Float, Float]:
-        """One pass over the rows: G = Y'Y and W = M'Y for a Y that is MX up to single precision.
+        """One pass over the rows: G = Y'Y and W = M'Y for a Y that is a multiple of MX up to single precision.
 
         The rounding of Y does not matter: whatever Y is, G and W belong to that very Y in double precision.
         (X'W costs less where rows are short, but is not Y'Y: a start column that M takes to near zero would ruin it.)
         """
-        Y = self.B @ X
+        unit = power_of_two_above(sqrt(self.squared_frobenius))
+        Y, single = self.B @ X / unit, X.astype(np.float32)
+        del X  # as large as the sketch, and not needed beside W
         G, W = Y.T @ Y, self.B.T @ Y
-        W_hot, single = np.zeros((len(self.split.hot), X.shape[1])), X.astype(np.float32)
+        W_hot = np.zeros((len(self.split.hot), single.shape[1]))
         tiles = list(self.split.tiles())
-        room = np.empty((max((len(tile.H) for tile in tiles), default=0), X.shape[1]))
+        room = np.empty((max((len(tile.H) for tile in tiles), default=0), single.shape[1]))
         for tile in tiles:
-            Y = tile.times(single, room)
+            Y = tile.times_single(single, unit, room)
             G += Y.T @ Y
             tile.add_transpose_times(Y, W, W_hot)
         W[self.split.hot] += W_hot
@@ -160,7 +163,8 @@ class Stack:
         """M'(MX) for a few columns, all in double precision."""
         split, W = self.split, self.B.T @ (self.B @ X)
         if not len(split.hot):
-            return np.asarray(W + self._coldT @ (split.cold @ X))
+            W += self._coldT @ (split.cold @ X)
+            return W
         X_hot = X[split.hot]
         Y = split.cold @ X if split.cold.nnz else np.zeros((len(split.H), X.shape[1]))
         W_hot = np.zeros_like(X_hot)
@@ -168,7 +172,9 @@ class Stack:
             Y[low:high] += split.H[low:high] @ X_hot
             W_hot += split.H[low:high].T @ Y[low:high]
         W[split.hot] += W_hot
-        return np.asarray(W + self._coldT @ Y if split.cold.nnz else W)
+        if split.cold.nnz:
+            W += self._coldT @ Y
+        return W
 
     def dense_tiles(self) -> Iterator[Float]:
         """A' as dense runs of rows."""

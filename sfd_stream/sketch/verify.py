@@ -23,6 +23,9 @@ EPS = float(np.finfo(np.float64).eps)
 ROOT_WITHIN = 1e-4
 """How far to the right of the root a bound may lie, as a share of it."""
 
+ROOM = 8
+"""Columns of C for which a Lanczos run takes room at once."""
+
 Operator = Callable[[Float], Float]
 """X -> CX for a positive semi-definite C and one column or several."""
 
@@ -77,22 +80,21 @@ class NormBound:
 class Basis:
     """Orthonormal vectors, kept in blocks of a few: room is taken as it is needed, and nothing is moved."""
 
-    ROWS = 8
-
-    def __init__(self, first: Float) -> None:
+    def __init__(self, first: Float, at_once: int) -> None:
         self._blocks: list[Float] = []
+        self._at_once = at_once
         self._count = 0
         self.append(first)
 
     def append(self, vector: Float) -> None:
-        if self._count % self.ROWS == 0:
-            self._blocks.append(np.empty((self.ROWS, len(vector))))
-        self._blocks[-1][self._count % self.ROWS] = vector
+        if self._count % self._at_once == 0:
+            self._blocks.append(np.empty((self._at_once, len(vector))))
+        self._blocks[-1][self._count % self._at_once] = vector
         self._count += 1
         self.newest = vector
 
     def _filled(self) -> list[Float]:
-        return [block[: self._count - i * self.ROWS] for i, block in enumerate(self._blocks)]
+        return [block[: self._count - i * self._at_once] for i, block in enumerate(self._blocks)]
 
     def without(self, w: Float) -> Float:
         """What of w is orthogonal to all. Twice is enough."""
@@ -102,7 +104,7 @@ class Basis:
         return w
 
     def combined(self, weights: Float) -> Float:
-        parts = np.split(weights, range(self.ROWS, self._count, self.ROWS))
+        parts = np.split(weights, range(self._at_once, self._count, self._at_once))
         return np.asarray(sum(block.T @ part for block, part in zip(self._filled(), parts, strict=True)))
 
 
@@ -125,7 +127,7 @@ def certified_norm(
     proved `target(theta)`, or when that is None.
     """
     tau2 = float(betaincinv(copies / 2, copies * (d - 1) / 2, failure_probability)) if d > 1 else 1.0
-    basis = Basis(uniform_on_sphere(copies * d, rng))
+    basis = Basis(uniform_on_sphere(copies * d, rng), max(ROOM // copies, 1))
     alphas: list[float] = []
     betas: list[float] = []
     while True:

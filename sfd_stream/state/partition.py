@@ -6,7 +6,7 @@ Reading never mutates. `freeze` copies nothing large: arrays are replaced when t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -89,6 +89,7 @@ class Durable:
 
     B: Float
     shrinks: int
+    spent: float
     blocks: int
     names: int
     sketch: BlobRef | None
@@ -96,12 +97,14 @@ class Durable:
 
     @classmethod
     def of(cls, frozen: Frozen, manifest: Manifest) -> Durable:
-        B, shrinks = frozen.arrays["B"], frozen.numbers["shrinks"]
-        return cls(B, shrinks, len(frozen.blocks), len(frozen.names), manifest.sketch, manifest.buffer)
+        B, shrinks, spent = frozen.arrays["B"], frozen.numbers["shrinks"], frozen.numbers.get("spent", 0.0)
+        return cls(B, shrinks, spent, len(frozen.blocks), len(frozen.names), manifest.sketch, manifest.buffer)
 
     def has_sketch_of(self, frozen: Frozen) -> bool:
-        """Neither shrunk since, whatever array the shrink gave, nor resized or grown, which count no shrink."""
-        return self.B is frozen.arrays["B"] and self.shrinks == frozen.numbers["shrinks"]
+        """Neither shrunk since, whatever array the shrink gave, nor resized or grown, nor under other settings."""
+        numbers = frozen.numbers
+        unchanged = self.shrinks == numbers["shrinks"] and self.spent == numbers.get("spent", 0.0)
+        return unchanged and self.B is frozen.arrays["B"]
 
 
 class PartitionState:
@@ -237,25 +240,29 @@ def restore(
     _check_counters(state, manifest)
     if isinstance(state.columns, HashedColumns) and names:
         state.columns = replace(state.columns, names=names)
-    durable = Durable(state.builder.B, state.builder.shrinks, len(blocks), len(names), manifest.sketch, manifest.buffer)
+    builder = state.builder
+    kept = (len(blocks), len(names), manifest.sketch, manifest.buffer)
+    durable = Durable(builder.B, builder.shrinks, builder.spent, *kept)
     _adapt(state, shape)
     return state, durable
 
 
 def _stored_shape(shape: Shape, stored: Mapping[str, Any]) -> Shape:
-    """Today's settings with the stored width and ell: the state is loaded as it was, then adapted."""
-    d = int(stored["d"])
-    parameters = replace(shape.parameters, d=d, ell=int(stored["ell"]))
-    return Shape(replace(shape.columns, d=d), parameters)
+    """The state is loaded as it was, then adapted to today's settings."""
+    today = shape.parameters
+    then = {field.name: stored[field.name] for field in fields(Parameters) if field.name in stored}
+    seed = tuple(then.get("seed", ()))
+    then["seed"] = seed if seed and seed != (today.seed,) else today.seed
+    return Shape(replace(shape.columns, d=int(stored["d"])), replace(today, **then))
 
 
 def _adapt(state: PartitionState, shape: Shape) -> None:
-    """To another ell (one shrink, delta grows by it) or more columns (all zero so far)."""
-    if shape.parameters.ell != state.shape.parameters.ell:
-        state.builder.resize(shape.parameters.ell)
-    if shape.columns.d > state.builder.d:
-        state.builder.grow(shape.columns.d)
-        state.columns = replace(state.columns, d=shape.columns.d)
+    """To other parameters (a smaller ell is one shrink, delta grows by it) or more columns (all zero so far)."""
+    builder = state.builder
+    wider = max(shape.columns.d, builder.d)
+    builder.change(replace(shape.parameters, d=wider))
+    if wider > state.columns.d:
+        state.columns = replace(state.columns, d=wider)
     state.shape = shape
 
 

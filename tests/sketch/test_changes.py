@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sfd_stream.sketch.builder import SketchBuilder
+from sfd_stream.sketch.builder import Parameters, SketchBuilder
 from sfd_stream.sketch.rows import RowBlock
 from tests.sketch.matrices import METHODS, Case, as_it_comes, cases, examples, obeys_its_bound
 
@@ -68,6 +70,27 @@ def test_another_ell_in_the_middle_keeps_the_bound(case: Case, ell: int, at: int
     assert (sketch.ell, sketch.rows) == (ell, case.n)
     assert len(sketch.matrix) <= ell
     assert obeys_its_bound(A, sketch)
+
+
+def test_what_was_certified_before_a_change_stays_at_stake_beside_what_comes_after() -> None:
+    case = Case("spiked", as_it_comes, 2, 150, 60, 12, 55, "fused")
+    builder = case.built(failure_probability=0.5)
+    builder.change(replace(builder.parameters, failure_probability=1e-6))
+    assert builder.sketch().failure_probability == 0.5 + 1e-6
+    builder.change(builder.parameters)
+    assert builder.sketch().failure_probability == 0.5 + 1e-6
+    builder.change(replace(builder.parameters, method="sparse-shrink"))
+    assert builder.sketch().failure_probability == 0.5 + 1e-6
+    numbers, arrays, pending = builder.state()
+    assert SketchBuilder.resume(builder.parameters, numbers, arrays, pending).sketch() == builder.sketch()
+    builder.change(replace(builder.parameters, method="paper", failure_probability=0.9))
+    assert builder.sketch().failure_probability == 1.0
+
+
+def test_before_the_first_row_nothing_is_at_stake() -> None:
+    builder = SketchBuilder(Parameters(5, failure_probability=0.5))
+    builder.change(Parameters(5, failure_probability=0.1))
+    assert builder.sketch().failure_probability == 0.1
 
 
 @given(cases(rows=(60, 200)), st.integers(0, 30), st.integers(0, 200))

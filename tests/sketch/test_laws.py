@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sfd_stream.sketch.builder import SketchBuilder
+from sfd_stream import SparseFrequentDirections, covariance_error, paper_synthetic
+from sfd_stream.sketch import shrink
+from sfd_stream.sketch.builder import Parameters, SketchBuilder
 from sfd_stream.sketch.rows import RowBlock
 from sfd_stream.sketch.verify import ALPHA
 from tests.sketch.matrices import (
@@ -127,6 +131,19 @@ def test_scaling_by_a_power_of_two_is_exact(method: str, power: int, family: str
     assert np.array_equal(scaled.column_sums, plain.column_sums * 2.0**power)
 
 
+@given(random_route(methods=["fused"]), st.integers(-60, 60), st.integers(60, 200))
+@examples(25)
+def test_scaling_is_exact_beside_rows_of_nearly_nothing(case: Case, power: int, below: int) -> None:
+    """Some rows lie in columns of their own, so far below the others that single precision has no number for them."""
+    A = case.rows()
+    faint = sp.csr_array(np.random.default_rng(case.seed).standard_normal((A.shape[0], 6))) * 2.0**-below
+    A = sp.csr_array(sp.hstack([A, faint]))
+    parameters = case.parameters(d=A.shape[1])
+    plain, scaled = built(A, parameters).sketch(), built(A * 2.0**power, parameters).sketch()
+    assert np.array_equal(scaled.matrix, plain.matrix * 2.0**power)
+    assert scaled.delta == plain.delta * 4.0**power
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_many_shrinks_happen_in_these_tests(method: str) -> None:
     """The laws above must not hold only because nothing was ever shrunk."""
@@ -154,6 +171,32 @@ def test_delta_is_of_use(method: str, family: str, most: float) -> None:
     assert sketch.delta <= limit * error_range(A, sketch)[1]
 
 
+def test_on_the_papers_default_data_delta_is_near_the_error_and_far_below_the_theorem() -> None:
+    A = paper_synthetic(10_000, 1_000, 100, seed=0)
+    sketch = SparseFrequentDirections(ell=50).fit(A).sketch()
+    squares = np.linalg.eigvalsh((A.T @ A).toarray())[::-1]
+    tails = squares.sum() - np.cumsum(np.append(0.0, squares))
+    a_priori = min(tails[k] / (ALPHA * 50 - k) for k in range(int(ALPHA * 50) + 1) if k < ALPHA * 50)
+    error = covariance_error(A, sketch) * sketch.squared_frobenius
+    assert error <= sketch.delta <= 2 * error
+    assert sketch.delta <= a_priori / 2
+
+
+def test_a_look_at_a_long_stream_takes_one_pass_as_at_a_short_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was lost so far makes a look's own bound less important, never harder to reach."""
+    A = paper_synthetic(6_000, 300, 30, seed=0)
+    builder = built(A, Parameters(300, 20, buffer_entries_max=60_000))
+    assert builder.buffer.rows > 150
+    passes, inner = [], shrink.one_pass
+    monkeypatch.setattr(shrink, "one_pass", lambda *args: passes.append(None) or inner(*args))
+    for delta in (0.0, 1.0, 1e3, 1e6, 1e9):
+        builder.totals = replace(builder.totals, delta=delta * builder.totals.squared_frobenius)
+        passes.clear()
+        look = builder.sketch()
+        assert len(passes) == 1
+        assert look.delta > builder.totals.delta
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_the_error_is_about_that_of_frequent_directions(method: str) -> None:
     case = Case("burst", as_it_comes, 3, 300, 70, 16, 80, method)
@@ -176,6 +219,4 @@ def same_state(one: SketchBuilder, other: SketchBuilder) -> bool:
 
 
 def replace_matrix(sketch: Any, matrix: Any) -> Any:
-    from dataclasses import replace
-
     return replace(sketch, matrix=matrix)

@@ -12,9 +12,9 @@ import scipy.sparse as sp
 from sfd_stream.sketch import builder, iteration, shrink
 from sfd_stream.sketch.builder import Parameters
 from sfd_stream.sketch.iteration import Ritz, orthonormal
-from sfd_stream.sketch.rows import Float, RowBlock
+from sfd_stream.sketch.rows import Float, RowBlock, squared_frobenius
 from sfd_stream.sketch.shrink import Chance
-from sfd_stream.sketch.stack import Stack, squared_frobenius
+from sfd_stream.sketch.stack import Stack
 from sfd_stream.sketch.verify import ALPHA, certified_norm, failure_share, verify_spectral
 from tests.sketch.matrices import Case, as_it_comes, built, gram, obeys_its_bound, theorem_gaps
 
@@ -29,9 +29,9 @@ def random_subspace(A: Any, k: int, eps: float, rng: np.random.Generator) -> Flo
     return orthonormal(rng.standard_normal((A.shape[0], k)))
 
 
-def useless_pass(stack: Stack, X: Float) -> Ritz:
+def useless_pass(stack: Stack, starts: list[Float]) -> Ritz:
     """Rayleigh-Ritz on a random subspace, whatever the start was."""
-    Z = orthonormal(np.random.default_rng(5).standard_normal((stack.rows, X.shape[1])))
+    Z = orthonormal(np.random.default_rng(5).standard_normal((stack.rows, starts.pop().shape[1])))
     return iteration.ritz_of(np.ascontiguousarray((Z.T @ stack.dense()).T))
 
 

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sfd_stream import FrequentDirections, SparseFrequentDirections
 from sfd_stream.sketch.builder import SketchBuilder
 from sfd_stream.sketch.rows import RowBlock
 from tests.sketch.matrices import METHODS, Case, as_it_comes, cases, examples
@@ -49,6 +50,17 @@ def test_stopped_and_resumed_anywhere_it_goes_on_bit_for_bit(
     assert stopped.sketch() == whole.sketch()
     assert through_bytes(stopped).sketch() == whole.sketch()
     assert stopped.state()[0] == whole.state()[0]
+
+
+@pytest.mark.parametrize("model", [SparseFrequentDirections(5, seed=3, half_life_rows=40.0), FrequentDirections(5)])
+def test_an_estimators_state_is_plain_and_goes_on_bit_for_bit(model: Any) -> None:
+    A = Case("spiked", as_it_comes, 2, 150, 60, 12, 55, "fused").rows()
+    state = model.fit(A[:70]).get_state()
+    arrays = {name: at_odd_offset(array) for name, array in state.pop("arrays").items()}
+    resumed = type(model).from_state({**json.loads(json.dumps(state)), "arrays": arrays})
+    assert resumed.get_params() == model.get_params()
+    assert resumed.sketch() == model.sketch()
+    assert resumed.partial_fit(A[70:]).sketch() == model.partial_fit(A[70:]).sketch()
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -241,6 +241,19 @@ def test_another_ell_is_adopted_once_and_the_same_way_each_time(ell: int) -> Non
     assert bits(shelf.read(other)[0]) == bits(one)
 
 
+def test_other_settings_add_their_failure_probability_to_that_of_the_old_and_it_is_kept() -> None:
+    state, shelf, _ = filled(SHAPES["fixed"], 300)
+    before = state.sketch().failure_probability
+    other = Shape(FixedColumns(D), parameters(failure_probability=0.001))
+    changed, durable = shelf.read(other)
+    assert changed.sketch().failure_probability == before + 0.001
+    changed.advance(changed.next_offset + 1)
+    shelf.write(changed.freeze(), durable)  # no shrink since, no new row
+    again, _ = shelf.read(other)
+    assert bits(again) == bits(changed)
+    assert again.sketch().failure_probability == before + 0.001
+
+
 def test_more_columns_are_zero_so_far() -> None:
     state, shelf, _ = filled(SHAPES["fixed"], 300)
     wider, durable = shelf.read(Shape(FixedColumns(D + 9), parameters(d=D + 9)))
