@@ -215,9 +215,9 @@ class DeadLetterSettings(Section):
         default=0.1, description="Stop when more than this share of the messages in the window is bad."
     )
     window: Count = Field(
-        default=1_000, description="How many of the latest messages of a partition the share is taken over."
+        default=1_000, description="How many of the latest messages of a worker the share is taken over."
     )
-    max_consecutive: Count = Field(default=100, description="Stop after this many bad messages in a row.")
+    max_consecutive: Count = Field(default=100, description="Stop at this many bad messages in a row.")
 
 
 class HttpSettings(Section):
