@@ -67,7 +67,8 @@ class InputSettings(Section):
     )
     start: Literal["earliest", "latest"] = Field(
         default="earliest",
-        description="Where a partition starts that has neither a checkpoint nor a committed offset.",
+        description="Where a partition starts that has neither a checkpoint nor a committed offset. One that is added "
+        "to the topic while its worker runs starts at its beginning.",
     )
     max_message_bytes: SizeBytes = Field(default=16 * 2**20, description="A message larger than this is a bad message.")
     max_message_nnz: Count = Field(

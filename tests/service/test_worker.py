@@ -74,6 +74,19 @@ def test_all_rows_are_counted_and_committed() -> None:
     assert worker.progress.checkpoints > 5
 
 
+def test_with_start_latest_a_partition_added_while_it_runs_starts_at_its_beginning() -> None:
+    worker, source, _ = worker_on({0: rows(100)}, until_end=False, start="latest")
+    opened(worker, source)
+    turn_until(worker, lambda: reading(worker, 0))
+    source.logs[0] += rows(30)
+    source.logs[1] = rows(200)
+    source.events.append(lambda: source._assign([1]))
+    turn_until(worker, lambda: worker.progress.rows == 230)
+    worker.stop()
+    worker.source.close(5.0)
+    assert [state_of(worker, p).rows for p in (0, 1)] == [30, 200]
+
+
 def test_nothing_is_committed_before_it_is_durable() -> None:
     worker, source, _ = worker_on({0: rows(700), 1: rows(300)})
     commit, early = source.commit, []
