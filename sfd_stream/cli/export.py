@@ -6,13 +6,14 @@ from typing import Annotated
 
 import typer
 
-from sfd_stream.cli.options import ConfigOption, SetOption
+from sfd_stream.cli.options import ConfigOption, JsonOption, SetOption
 from sfd_stream.cli.reading import (
     BrokerOption,
     GroupOption,
     StoreOption,
     TopicOption,
     reader_of,
+    say_written,
     some_settings,
     warn_if_incomplete,
 )
@@ -30,6 +31,7 @@ def export(
     store_url: StoreOption = None,
     config: ConfigOption = None,
     overrides: SetOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Write the newest merged sketch to a file.
 
@@ -41,4 +43,4 @@ def export(
         merged = reader.merged()
     warn_if_incomplete(merged)
     write(merged, file, top)
-    typer.echo(f"{file}: {merged!r}")
+    say_written(file, merged, as_json=as_json)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from sfd_stream.cli.options import ConfigOption, SetOption
+from sfd_stream.cli.options import ConfigOption, JsonOption, SetOption
 
 _AGAIN_S = 1.0
 _ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - where it listens, not where we do
@@ -22,6 +22,7 @@ def health(
     ] = False,
     timeout_s: Annotated[float, typer.Option(help="How long to wait for an answer.", min=0.1)] = 4.0,
     wait_s: Annotated[float, typer.Option("--wait-s", help="Ask again for so long until it is well.", min=0)] = 0.0,
+    as_json: JsonOption = False,
 ) -> None:
     """Ask the worker's own port whether it is well: exit 0 if so, 1 if not. A merge service answers too.
 
@@ -29,7 +30,7 @@ def health(
 
     A worker elsewhere: [bold]sfd-stream health --ready --wait-s 60 --set http.host=sketch-sfd-stream[/bold]
     """
-    from sfd_stream.cli.output import print_text
+    from sfd_stream.cli.output import print_json, print_text
 
     url = f"http://{_address(config, overrides)}/{'readyz' if ready else 'healthz'}"
     until = time.monotonic() + wait_s
@@ -37,7 +38,10 @@ def health(
     while not well and time.monotonic() < until:
         time.sleep(_AGAIN_S)
         well, words = _ask(url, timeout_s)
-    print_text(words)
+    if as_json:
+        print_json({"well": well, "says": words})
+    else:
+        print_text(words)
     if not well:
         raise typer.Exit(1)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sfd_stream.cli.options import ConfigOption, SetOption
+from sfd_stream.cli.options import ConfigOption, JsonOption, SetOption
 from sfd_stream.cli.reading import reader_of, some_settings
 from sfd_stream.errors import SettingsError
 
@@ -26,6 +26,7 @@ def merge(
     config: ConfigOption = None,
     overrides: SetOption = None,
     once: Annotated[bool, typer.Option("--once", help="Merge what is there, publish it, and end.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Keep the merged sketch of one or more snapshot topics and publish it to merge.topic.
 
@@ -37,15 +38,30 @@ def merge(
     from sfd_stream.config.secrets import secret_values
     from sfd_stream.service import logs
 
+    if as_json and not once:
+        raise SettingsError("--json goes with --once: a merge that goes on logs what it publishes")
     some = some_settings(config, overrides, None, ("merge", "http", "log"))
     log = some.sections["log"]
     with logs.configure(level=log.level, form=log.format, secrets=secret_values("kafka", dict(some.kafka))):
         if once:
-            merger, _ = merger_of(some)
+            merger, watch = merger_of(some)
             merger.start()
             merger.publish_due()
+            if as_json:
+                _print_published(merger, watch)
         else:
             _serve(some)
+
+
+def _print_published(merger: "Merger", watch: "MergeWatch") -> None:
+    from dataclasses import asdict
+
+    from sfd_stream.cli.output import print_json
+
+    found: dict[str, Any] = {"topic": merger.plan.topic, "published": watch.shown is not None}
+    if watch.shown is not None and merger.last is not None:
+        found |= {"epoch": merger.last.epoch, "number": merger.last.number, **asdict(watch.shown)}
+    print_json(found)
 
 
 def _serve(some: "Some") -> None:

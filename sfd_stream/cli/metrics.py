@@ -1,12 +1,20 @@
 """`sfd-stream metrics`: what is exported, as a table."""
 
+# Annotations are evaluated: typer reads them.
+from sfd_stream.cli.options import JsonOption
 
-def metrics() -> None:
+
+def metrics(as_json: JsonOption = False) -> None:
     """Print the table of all metrics, as in docs/metrics.md.
 
     Example: sfd-stream metrics > docs/metrics.md
     """
-    from sfd_stream.cli.output import print_text
-    from sfd_stream.service.metrics import markdown
+    from dataclasses import asdict
 
-    print_text(markdown().rstrip("\n"))
+    from sfd_stream.cli.output import print_json, print_text
+    from sfd_stream.service.metrics import declared, markdown
+
+    if as_json:
+        print_json({"metrics": [asdict(metric) for metric in (*declared(), *declared("merge"))]})
+    else:
+        print_text(markdown().rstrip("\n"))

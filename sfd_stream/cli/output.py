@@ -23,6 +23,12 @@ def print_json(value: Any) -> None:
     sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
 
+def print_json_line(value: Any) -> None:
+    """One of many JSON documents, a line each, seen at once by whoever reads them."""
+    sys.stdout.write(json.dumps(value, ensure_ascii=False, allow_nan=False) + "\n")
+    sys.stdout.flush()
+
+
 def print_text(text: str) -> None:
     """Text for people on standard output, as it stands."""
     sys.stdout.write(text if text.endswith("\n") else f"{text}\n")

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from sfd_stream.cli.options import ConfigOption, SetOption
+from sfd_stream.cli.options import ConfigOption, JsonOption, SetOption
 from sfd_stream.cli.reading import (
     BrokerOption,
     GroupOption,
@@ -15,6 +15,7 @@ from sfd_stream.cli.reading import (
     TopicOption,
     TopOption,
     reader_of,
+    say_written,
     some_settings,
     warn_if_incomplete,
 )
@@ -41,6 +42,7 @@ def plot(
     store_url: StoreOption = None,
     config: ConfigOption = None,
     overrides: SetOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Draw the spectrum with its error band, the energy curve, the components, the drift over time.
 
@@ -62,4 +64,4 @@ def plot(
         else:
             plots.PICTURES[picture](axes, merged, top)
     plots.save(figure, file)
-    typer.echo(f"{file}: {', '.join(wanted)} of {merged!r}")
+    say_written(file, merged, list(wanted), as_json=as_json)

@@ -2,6 +2,7 @@
 
 # Annotations are evaluated: typer reads them.
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -67,3 +68,18 @@ def warn_if_incomplete(merged: "MergedSketch") -> None:
         held, missing = len(merged.parts), len(merged.missing)
         some = ", ".join(merged.missing[:8]) + (", ..." if missing > 8 else "")
         typer.echo(f"INCOMPLETE: {held} of {held + missing} partitions, no snapshot of {some}", err=True)
+
+
+def say_written(file: Path, merged: "MergedSketch", pictures: Sequence[str] = (), *, as_json: bool) -> None:
+    """What a file holds now; `pictures` are those drawn in it."""
+    from sfd_stream.cli.output import print_json
+    from sfd_stream.reader.report import numbers_of
+
+    if not as_json:
+        drawn = f"{', '.join(pictures)} of " if pictures else ""
+        typer.echo(f"{file}: {drawn}{merged!r}")
+        return
+    found: dict[str, Any] = {"file": str(file), "complete": merged.complete, "missing": list(merged.missing)}
+    if pictures:
+        found["pictures"] = list(pictures)
+    print_json({**found, **numbers_of(merged)})

@@ -45,6 +45,9 @@ def watch(
     store_url: StoreOption = None,
     config: ConfigOption = None,
     overrides: SetOption = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object a line on standard output, one for each change.")
+    ] = False,
 ) -> None:
     """Show the sketch as it changes: rows, lag and error of every partition, the spectrum, the drift since the start.
 
@@ -54,7 +57,7 @@ def watch(
     """
     some = some_settings(config, overrides, broker)
     with reader_of(some, topic, group, store_url) as reader:
-        show = _live if sys.stdout.isatty() else _lines
+        show = _json_lines if as_json else _live if sys.stdout.isatty() else _lines
         show(_looks(some, reader, top, every_s, changes), top, columns)
 
 
@@ -112,6 +115,21 @@ def _lines(looks: Iterator[Look], _top: int, _columns: int) -> None:
         lag = f", lag {sum(look.lags.values()):,}" if look.lags else ""
         typer.echo(f"{look.merged!r}, error {ratio_of(look.merged):.3%}{lag}{drift}")
         sys.stdout.flush()
+
+
+def _json_lines(looks: Iterator[Look], top: int, columns: int) -> None:
+    """What `read --json` says, with lags and the drift since the first line."""
+    from sfd_stream.cli.output import print_json_line
+    from sfd_stream.reader.report import report
+
+    for look in looks:
+        if look.changed:
+            print_json_line({**report(look.merged, top, columns), "lag": look.lags, "drift": _plain(look.drift)})
+
+
+def _plain(drift: "Drift | None") -> dict[str, Any] | None:
+    """Angles in radians, the largest first."""
+    return None if drift is None else {"angles": [float(angle) for angle in drift.angles], "error": float(drift.error)}
 
 
 def _live(looks: Iterator[Look], top: int, columns: int) -> None:

@@ -67,7 +67,8 @@ class InputSettings(Section):
     )
     start: Literal["earliest", "latest"] = Field(
         default="earliest",
-        description="Where a partition starts that has neither a checkpoint nor a committed offset.",
+        description="Where a partition starts that has neither a checkpoint nor a committed offset. One that is added "
+        "to the topic while its worker runs starts at its beginning.",
     )
     max_message_bytes: SizeBytes = Field(default=16 * 2**20, description="A message larger than this is a bad message.")
     max_message_nnz: Count = Field(
@@ -215,9 +216,9 @@ class DeadLetterSettings(Section):
         default=0.1, description="Stop when more than this share of the messages in the window is bad."
     )
     window: Count = Field(
-        default=1_000, description="How many of the latest messages of a partition the share is taken over."
+        default=1_000, description="How many of the latest messages of a worker the share is taken over."
     )
-    max_consecutive: Count = Field(default=100, description="Stop after this many bad messages in a row.")
+    max_consecutive: Count = Field(default=100, description="Stop at this many bad messages in a row.")
 
 
 class HttpSettings(Section):

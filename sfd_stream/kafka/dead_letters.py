@@ -125,10 +125,9 @@ class BadMessageGauge:
     """Says when bad messages are too many to be an accident. Counts only, no clock.
 
     One gauge per worker: a producer gone bad reaches all partitions, and a worker's decision to stop is
-    for all of them.
-    The share is of the last `window` messages and is judged only once that many were seen; the run is
-    of consecutive
-    bad messages in the order in which the worker decoded them. Tombstones are neither good nor bad.
+    for all of them. The share is of the last `window` messages and is judged only once that many were seen;
+    the run is of consecutive bad messages in the order in which the worker decoded them. Tombstones are
+    neither good nor bad.
     """
 
     def __init__(self, *, max_share: float, window: int, max_consecutive: int) -> None:
@@ -148,12 +147,12 @@ class BadMessageGauge:
             self._count(False, count)
 
     def bad(self, reason: str, place: str) -> None:
-        """One bad message; raises TooManyBadMessagesError past either limit."""
+        """One bad message; raises TooManyBadMessagesError past the share or at the end of a run."""
         self._consecutive += 1
         self._count(True, 1)
-        if self._consecutive > self._max_consecutive:
+        if self._consecutive >= self._max_consecutive:
             raise TooManyBadMessagesError(
-                f"{self._consecutive} bad messages in a row, more than dead_letters.max_consecutive ="
+                f"{self._consecutive} bad messages in a row: dead_letters.max_consecutive ="
                 f" {self._max_consecutive}; the last is {place} ({reason}): mend the producer or raise it"
             )
         if self._seen >= self._window and self._bad > self._max_bad:

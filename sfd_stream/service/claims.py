@@ -47,7 +47,7 @@ class OutputEpochs:
 
 
 class Claims:
-    """Made when the broker has told who it is."""
+    """Made when the broker has told who it is. `partitions` is how many the topic had then."""
 
     def __init__(
         self,
@@ -56,6 +56,7 @@ class Claims:
         source: Source,
         desk: Desk,
         cluster_id: str,
+        partitions: int,
         output_epochs: OutputEpochs | None,
     ) -> None:
         self._plan = plan
@@ -63,6 +64,7 @@ class Claims:
         self._source = source
         self._desk = desk
         self._cluster_id = cluster_id
+        self._partitions = partitions
         self._output_epochs = output_epochs
 
     def claim(self, tenure: Tenure, shape: Shape) -> PartitionState:
@@ -84,7 +86,9 @@ class Claims:
             return self._patiently(ask, check)
 
         binding = self._patiently(lambda timeout_s: self._binding(partition, timeout_s), check)
-        state = keeper.claim(binding, shape, self._plan.start, answer)
+        # One that was added since: all that it holds came after us, so that also "latest" means all of it.
+        start = self._plan.start if partition < self._partitions else "earliest"
+        state = keeper.claim(binding, shape, start, answer)
         self._around.reach("after-claim")
         return state
 

@@ -12,6 +12,7 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotYetError
 from typing import Any, Protocol
 
+from sfd_stream.errors import RefusedStateError
 from sfd_stream.kafka.source import Source
 from sfd_stream.service.beside import Beside
 from sfd_stream.service.keeper import Surroundings
@@ -64,14 +65,17 @@ class Sketching:
         assert state is not None
         assert before is not None
         began_s = clock()
-        state.apply(decoded, next_offset, *more)
+        try:
+            state.apply(decoded, next_offset, *more)
+        except OverflowError as error:
+            tenure.refused = _too_large(tenure.keeper.where, error)
+            raise tenure.refused from error
         tenure.facts = Facts.of(state)
         self._host.watch.applied(tenure.partition, before, tenure.facts, clock() - began_s)
 
     def freeze(self, tenure: Tenure) -> Future[Frozen]:
         """The state after all that was taken so far."""
-        assert tenure.state is not None
-        return self._thread.submit(tenure.state.freeze)
+        return self._thread.submit(_freeze, tenure)
 
     def shoot(self, tenure: Tenure) -> Future[Shot]:
         return self._thread.submit(Shot.of, tenure.state)
@@ -122,3 +126,18 @@ class Sketching:
 
     def close(self) -> None:
         self._thread.shutdown(wait=False, cancel_futures=True)
+
+
+def _freeze(tenure: Tenure) -> Frozen:
+    """On the sketching thread."""
+    if tenure.refused is not None:
+        raise tenure.refused
+    assert tenure.state is not None
+    return tenure.state.freeze()
+
+
+def _too_large(where: str, error: OverflowError) -> RefusedStateError:
+    return RefusedStateError(
+        f"the rows of {where} are too large to be added up: {error}; its checkpoint stays as it was. To begin anew "
+        f'after them run "sfd-stream checkpoint reset {where} --to latest"'
+    )

@@ -213,8 +213,10 @@ class Worker:
 
     def _begin(self) -> None:
         cluster_id = self._patiently(self.source.cluster_id)
-        self._claims = Claims(self.plan, self.around, self.source, self._desk, cluster_id, self._output_epochs)
         partitions = self._patiently(self.source.partition_count)
+        self._claims = Claims(
+            self.plan, self.around, self.source, self._desk, cluster_id, partitions, self._output_epochs
+        )
         self.delivery.know_partitions(partitions)
         self._prepare()
         if self._letters_for is not None:

@@ -60,9 +60,18 @@ class Shape:
 
     def memory_bytes(self) -> int:
         """What one partition may need at most: sketch, workspace of a shrink, and twice the buffer (once joined)."""
-        p, d = self.parameters, self.d_most
-        entries = replace(p, d=d).capacity(0).entries or p.ell * d
-        return 5 * (p.ell + 6) * d * 8 + 2 * entries * ENTRY_BYTES
+        ell, d = self.parameters.ell, self.d_most
+        return 5 * (ell + 6) * d * 8 + 2 * self._entries_most() * ENTRY_BYTES
+
+    def _entries_most(self) -> int:
+        """Non-zeros and rows that the buffer may hold: whichever of its limits is met first."""
+        d = self.d_most
+        capacity = replace(self.parameters, d=d).capacity(0)
+        limits = [] if capacity.entries is None else [capacity.entries]
+        if capacity.rows is not None:
+            nnz = capacity.rows * d
+            limits.append(capacity.rows + (nnz if capacity.nnz is None else min(nnz, capacity.nnz)))
+        return min(limits)
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sfd_stream.errors import RowDecodeError
-from sfd_stream.sketch.rows import VALUE_MAX
 from sfd_stream.wire.columns import Columns, HashedColumns
 from sfd_stream.wire.hashing import signed_columns
-from sfd_stream.wire.row_parts import Part, Reason, bad
+from sfd_stream.wire.row_parts import MAGNITUDE_MAX, Part, Reason, bad
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -102,11 +101,11 @@ def _outside(part: Part, end: int) -> Faults:
 def _bad_values(part: Part) -> Faults:
     values = part.values
     with np.errstate(invalid="ignore"):  # signalling NaNs
-        if not values.size or (values.max() <= VALUE_MAX and values.min() >= -VALUE_MAX):
+        if not values.size or (values.max() <= MAGNITUDE_MAX and values.min() >= -MAGNITUDE_MAX):
             return {}
-        large = np.abs(values) > VALUE_MAX
+        large = np.abs(values) > MAGNITUDE_MAX
         infinite = ~np.isfinite(values)
-    too_large = f"a value above {VALUE_MAX:g} in magnitude: its square would overflow"
+    too_large = f"a value above {MAGNITUDE_MAX:g} in magnitude: sums of squares would overflow"
     faults = {place: bad(Reason.TOO_LARGE, too_large) for place, _ in _first_marked(part, large)}
     not_finite = {
         place: bad(Reason.NOT_FINITE, "a value is NaN or infinite") for place, _ in _first_marked(part, infinite)

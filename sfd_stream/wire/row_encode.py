@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from sfd_stream.sketch.rows import VALUE_MAX, RowBlock
+from sfd_stream.sketch.rows import RowBlock
+from sfd_stream.wire.row_parts import MAGNITUDE_MAX
 
 Features = npt.ArrayLike | Sequence[str | int]
 _Array = npt.NDArray[Any]
@@ -104,8 +105,8 @@ def _numbers(values: _Array) -> _Array:
     if values.ndim != 1 or values.dtype.kind not in "biuf":
         raise ValueError(f"values must be one row of real numbers, not {values.dtype} {values.shape}")
     numbers = values.astype(np.uint8) if values.dtype.kind == "b" else values
-    if numbers.size and not (float(numbers.max()) <= VALUE_MAX and float(numbers.min()) >= -VALUE_MAX):
-        raise ValueError(f"a value is NaN, infinite, or above {VALUE_MAX:g} in magnitude")
+    if numbers.size and not (float(numbers.max()) <= MAGNITUDE_MAX and float(numbers.min()) >= -MAGNITUDE_MAX):
+        raise ValueError(f"a value is NaN, infinite, or above {MAGNITUDE_MAX:g} in magnitude")
     return numbers
 
 

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 Mask = npt.NDArray[np.bool_]
 Bytes = npt.NDArray[np.uint8]
 
+MAGNITUDE_MAX = 1e100
+"""Of a value. Far below what the library takes (1e150): no stream of such rows can be too large to be summed."""
+
 
 class Reason(StrEnum):
     """Why a message is not rows: the fixed set behind the metric's label and the dead letter's header."""
@@ -32,7 +35,7 @@ class Reason(StrEnum):
     BAD_POINTERS = "bad_pointers"  # they do not cut the non-zeros into rows
     BAD_INDEX = "bad_index"  # a column outside the matrix
     NOT_FINITE = "not_finite"  # NaN or infinity
-    TOO_LARGE = "too_large"  # a value, or a sum of duplicates, whose square would overflow
+    TOO_LARGE = "too_large"  # a value, or a sum of duplicates, above `MAGNITUDE_MAX`
     OVER_LIMIT = "over_limit"  # more bytes, non-zeros, rows or letters than the settings allow
 
 

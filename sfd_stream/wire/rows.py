@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sfd_stream.errors import RowDecodeError
-from sfd_stream.sketch.rows import VALUE_MAX, Int, RowBlock, canonical
+from sfd_stream.sketch.rows import Int, RowBlock, canonical
 from sfd_stream.wire.columns import Columns, FixedColumns, GrowingColumns, Growth, HashedColumns
 from sfd_stream.wire.row_content import Faults, checked, merged, placed_in, texts_of
 from sfd_stream.wire.row_encode import encode_row, encode_rows
 from sfd_stream.wire.row_general import Piece, part_of, read_message
 from sfd_stream.wire.row_lists import TOGETHER_MIN, take_lists
 from sfd_stream.wire.row_packed import Joined, take_packed
-from sfd_stream.wire.row_parts import Part, Reason, RowLimits, bad
+from sfd_stream.wire.row_parts import MAGNITUDE_MAX, Part, Reason, RowLimits, bad
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -95,12 +95,12 @@ def _read(values: Sequence[bytes], limits: RowLimits, faults: Faults, *, hashed:
 def _canonical(placed: Part, columns: Columns, faults: Faults) -> tuple[Part, RowBlock]:
     """The rows as a block; a message whose duplicates sum too high is bad, and is left out of both."""
     block = canonical(_pointers(placed), placed.features, placed.values, columns.end)
-    if block.values is placed.values or not (over := np.abs(block.values) > VALUE_MAX).any():
+    if block.values is placed.values or not (over := np.abs(block.values) > MAGNITUDE_MAX).any():
         return placed, block
     row_ends = np.cumsum(placed.rows)
     rows = np.searchsorted(block.indptr, np.flatnonzero(over), side="right") - 1
     places = np.unique(np.searchsorted(row_ends, rows, side="right"))
-    error = f"duplicate columns sum above {VALUE_MAX:g} in magnitude"
+    error = f"duplicate columns sum above {MAGNITUDE_MAX:g} in magnitude"
     faults |= {message: bad(Reason.TOO_LARGE, error) for message in placed.messages[places].tolist()}
     keep = np.ones(len(placed.messages), dtype=bool)
     keep[places] = False

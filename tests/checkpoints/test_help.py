@@ -59,6 +59,14 @@ def parse(words: list[str]) -> None:
     group.make_context(group.name, list(words), parent=context)
 
 
+@pytest.mark.parametrize("command", [words for words in COMMANDS if words != ("demo",)], ids=" ".join)
+def test_every_command_but_the_demo_prints_json_when_asked(
+    command: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*command, "--help"]) == 0
+    assert " --json " in capsys.readouterr().out
+
+
 def test_without_arguments_it_shows_how_to_begin(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 0
     assert "sfd-stream demo" in capsys.readouterr().out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -45,6 +46,13 @@ def test_a_turning_worker_is_well(port: int, capsys: pytest.CaptureFixture[str])
 def test_a_worker_that_is_not_well_says_why(port: int, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["health", "--ready", "--set", f"http.port={port}"]) == 1
     assert capsys.readouterr().out.strip().endswith("/readyz says 503: restoring 2 partitions")
+
+
+def test_json_says_the_same(port: int, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["health", "--set", f"http.port={port}", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"well": True, "says": "turning"}
+    assert main(["health", "--ready", "--set", f"http.port={port}", "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["well"] is False
 
 
 def test_it_asks_again_until_the_worker_is_ready(

@@ -146,10 +146,14 @@ def test_the_settings_file_is_enough(
 # -- export --------------------------------------------------------------------------------------------------
 
 
-def test_exports_hold_the_sketch(built_in: BuiltIn, topic: str, tmp_path: Path) -> None:
+def test_exports_hold_the_sketch(
+    built_in: BuiltIn, topic: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     files = {suffix: tmp_path / f"sketch.{suffix}" for suffix in ("npz", "csv", "mtx")}
     for file in files.values():
-        assert run(built_in, "export", str(file), "--topic", topic) == 0
+        assert run(built_in, "export", str(file), "--topic", topic, "--json") == 0
+        said = json.loads(capsys.readouterr().out)
+        assert (said["file"], said["complete"], said["rows"]) == (str(file), True, 80)
     merged = wanted()
     with np.load(files["npz"], allow_pickle=False) as found:
         assert np.array_equal(found["matrix"], merged.sketch.matrix)
@@ -169,11 +173,16 @@ def test_exports_hold_the_sketch(built_in: BuiltIn, topic: str, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("suffix", ["png", "svg"])
-def test_every_picture_is_drawn(built_in: BuiltIn, topic: str, tmp_path: Path, suffix: str) -> None:
+def test_every_picture_is_drawn(
+    built_in: BuiltIn, topic: str, tmp_path: Path, suffix: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     publish(built_in, topic, map(message, made(number=2)))
     file = tmp_path / f"all.{suffix}"
-    chosen = [part for what in ("spectrum", "energy", "components", "drift") for part in ("--what", what)]
-    assert run(built_in, "plot", str(file), "--topic", topic, "--top", "4", *chosen) == 0
+    pictures = ["spectrum", "energy", "components", "drift"]
+    chosen = [part for what in pictures for part in ("--what", what)]
+    assert run(built_in, "plot", str(file), "--topic", topic, "--top", "4", "--json", *chosen) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert (said["file"], said["pictures"], said["rows"]) == (str(file), pictures, 80)
     data = file.read_bytes()
     assert len(data) > 10_000
     assert data.startswith(b"\x89PNG" if suffix == "png" else b"<?xml")
@@ -193,6 +202,18 @@ def test_without_matplotlib_it_says_what_to_install(
 def test_watch_prints_a_line_a_change(built_in: BuiltIn, topic: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(built_in, "watch", "--topic", topic, "--changes", "1", "--every", "0.1") == 0
     assert "MergedSketch(all 2 partitions" in capsys.readouterr().out
+
+
+def test_watch_json_is_an_object_a_line_for_each_change(
+    built_in: BuiltIn, topic: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["watch", "--topic", topic, "--changes", "1", "--every", "0.1", "--top", "3", "--json"]
+    assert run(built_in, *command) == 0
+    (line,) = capsys.readouterr().out.splitlines()
+    found = json.loads(line)
+    assert (found["rows"], found["complete"], len(found["directions"])) == (80, True, 3)
+    assert found["drift"]["angles"] == pytest.approx([0.0] * 3, abs=1e-6)
+    assert isinstance(found["lag"], dict)
 
 
 def test_the_live_view_shows_partitions_bars_and_drift() -> None:
@@ -219,15 +240,31 @@ def merge_arguments(built_in: BuiltIn, **settings: str) -> list[str]:
     return ["merge", "--once", *(part for key, value in pairs.items() for part in ("--set", f"{key}={value}"))]
 
 
-def test_merge_publishes_one_sketch_of_several_topics(built_in: BuiltIn, topic: str) -> None:
+def test_merge_publishes_one_sketch_of_several_topics(
+    built_in: BuiltIn, topic: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     other, out = built_in.create_topic(), built_in.create_topic()
     far = [snapshot(sketch_of(rows_of(9)), 0, topic="other", columns="hashed", hash_seed=0)]
     publish(built_in, other, map(message, far))
     arguments = merge_arguments(built_in, topics=f"{topic}, {other}", topic=out, every_s="0.1", ell="5")
-    assert main(arguments) == 0
+    assert main([*arguments, "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert {"topic": out, "published": True, "epoch": 1, "number": 1, "parts": 3, "missing": 0, "rows": 120} == {
+        name: said[name] for name in ("topic", "published", "epoch", "number", "parts", "missing", "rows")
+    }
     with SnapshotReader(built_in.bootstrap, out) as reader:
         merged = reader.merged()
     assert (merged.rows, merged.sketch.ell, merged.complete) == (120, 5, True)
+
+
+def test_a_merge_of_nothing_says_that_it_published_nothing_and_one_that_goes_on_prints_nothing(
+    built_in: BuiltIn, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = [*merge_arguments(built_in, topics=built_in.create_topic(), topic=built_in.create_topic()), "--json"]
+    assert main(arguments) == 0
+    assert json.loads(capsys.readouterr().out)["published"] is False
+    assert main([part for part in arguments if part != "--once"]) == 2
+    assert "--json goes with --once" in capsys.readouterr().err
 
 
 def test_merge_says_that_it_is_well_and_ends_in_peace_when_told_to(

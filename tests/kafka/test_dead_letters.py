@@ -214,10 +214,10 @@ def test_old_messages_leave_the_window() -> None:
 def test_a_good_message_breaks_a_run() -> None:
     gauge = gauge_of(max_consecutive=3)
     for _ in range(5):
-        for _ in range(3):
+        for _ in range(2):
             gauge.bad("malformed", "rows/0@1")
         gauge.good(1)
-    for _ in range(3):
+    for _ in range(2):
         gauge.bad("malformed", "rows/0@1")
-    with pytest.raises(TooManyBadMessagesError, match=r"4 bad messages in a row.*max_consecutive = 3"):
+    with pytest.raises(TooManyBadMessagesError, match=r"3 bad messages in a row.*max_consecutive = 3"):
         gauge.bad("malformed", "rows/0@1")

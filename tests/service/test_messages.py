@@ -75,14 +75,14 @@ def test_without_a_dead_letter_topic_the_first_bad_message_stops_it_and_nothing_
 def test_too_many_in_a_row_stop_it_and_a_raised_limit_loses_nothing(kafka: Broker, make_run: MakeRun) -> None:
     rows, dead = single_rows(500), kafka.create_topic()
     run = make_run(kafka, poisoned(kafka, rows, at=100, bad=20), changes={"worker": {"batch_records": 30}})
-    with pytest.raises(TooManyBadMessagesError, match="11 bad messages in a row"):
+    with pytest.raises(TooManyBadMessagesError, match="10 bad messages in a row"):
         run.inside(dead_letters={"topic": dead, "max_consecutive": 10})
-    assert run.durable_offset(0) <= 110, "no offset is passed whose message is not safe"
-    run.inside(dead_letters={"topic": dead, "max_consecutive": 20})
+    assert run.durable_offset(0) <= 109, "no offset is passed whose message is not safe"
+    run.inside(dead_letters={"topic": dead, "max_consecutive": 21})
     state = run.state(0)
     assert_counts(state, rows.matrices[0])
     assert state.bad == 20
-    offsets = {dict(letter.headers())["sfd-offset"] for letter in read_all(kafka, dead, 31)}
+    offsets = {dict(letter.headers())["sfd-offset"] for letter in read_all(kafka, dead, 30)}
     assert offsets == {str(offset).encode() for offset in range(100, 120)}, "at least once each"
 
 
@@ -90,10 +90,10 @@ def test_tombstones_are_counted_and_are_neither_good_nor_bad(kafka: Broker, make
     rows, topic = single_rows(60), kafka.create_topic()
     messages = rows.messages(0)
     kafka.produce(topic, [*messages[:30], None, BAD, None, BAD, None, *messages[30:]])
-    run = make_run(kafka, topic, changes={"dead_letters": {"topic": kafka.create_topic(), "max_consecutive": 1}})
+    run = make_run(kafka, topic, changes={"dead_letters": {"topic": kafka.create_topic(), "max_consecutive": 2}})
     with pytest.raises(TooManyBadMessagesError, match="2 bad messages in a row"):
         run.inside()
-    run.inside(dead_letters={"topic": kafka.create_topic(), "max_consecutive": 2})
+    run.inside(dead_letters={"topic": kafka.create_topic(), "max_consecutive": 3})
     state = run.state(0)
     assert_counts(state, rows.matrices[0])
     assert (state.bad, state.tombstones) == (2, 3)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sfd_stream.errors import BrokerRefusedError, StoreRefusedError, StoreUnavailableError
+from sfd_stream.errors import BrokerRefusedError, RefusedStateError, StoreRefusedError, StoreUnavailableError
 from sfd_stream.service.keeper import Keeper, partition_prefix
 from sfd_stream.service.store_runner import Patience, run
 from sfd_stream.service.summary import Loaded, load_newest
@@ -74,6 +74,19 @@ def test_all_rows_are_counted_and_committed() -> None:
     assert worker.progress.checkpoints > 5
 
 
+def test_with_start_latest_a_partition_added_while_it_runs_starts_at_its_beginning() -> None:
+    worker, source, _ = worker_on({0: rows(100)}, until_end=False, start="latest")
+    opened(worker, source)
+    turn_until(worker, lambda: reading(worker, 0))
+    source.logs[0] += rows(30)
+    source.logs[1] = rows(200)
+    source.events.append(lambda: source._assign([1]))
+    turn_until(worker, lambda: worker.progress.rows == 230)
+    worker.stop()
+    worker.source.close(5.0)
+    assert [state_of(worker, p).rows for p in (0, 1)] == [30, 200]
+
+
 def test_nothing_is_committed_before_it_is_durable() -> None:
     worker, source, _ = worker_on({0: rows(700), 1: rows(300)})
     commit, early = source.commit, []
@@ -102,14 +115,36 @@ def test_an_error_while_sketching_ends_it_with_that_error_and_no_checkpoint_of_i
         calls[0] += 1
         if calls[0] == 3:
             absorb(block.take(0, block.rows // 2))
-            raise OverflowError("too large")
+            raise MemoryError("too large")
         return absorb(block)
 
     tenure.state.builder.absorb = fail_third  # type: ignore[method-assign]
-    with pytest.raises(OverflowError, match="too large"):
+    with pytest.raises(MemoryError, match="too large"):
         go(worker, source)
     state = state_of(worker)
     assert state.rows == state.next_offset, "no half of a batch is in the store"
+
+
+@pytest.mark.parametrize("found_by", ["the loop", "a checkpoint"])
+def test_rows_too_large_to_be_added_up_are_refused_with_the_repair_and_cost_no_other_partition(found_by: str) -> None:
+    worker, source, _ = worker_on({0: rows(1000), 1: rows(300)})
+    opened(worker, source)
+    turn_until(worker, lambda: worker.progress.checkpoints > 0 and reading(worker, 0))
+    tenure = worker.tenures.get(0)
+    assert tenure is not None
+    assert tenure.state is not None
+
+    def overflow(_: Any) -> int:
+        raise OverflowError("the squared Frobenius norm would exceed 1")
+
+    tenure.state.builder.absorb = overflow  # type: ignore[method-assign]
+    if found_by == "a checkpoint":
+        worker.sketching.keep_pace = lambda: None  # type: ignore[method-assign]
+    with pytest.raises(RefusedStateError, match=r'norm.*run "sfd-stream checkpoint reset rows/0 --to latest"'):
+        go(worker, source)
+    state = state_of(worker)
+    assert state.rows == state.next_offset
+    assert state_of(worker, 1).rows == source.committed_offsets[1]
 
 
 def test_a_checkpoint_due_right_after_a_failed_batch_writes_nothing() -> None:

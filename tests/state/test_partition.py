@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sfd_stream.errors import FormatError
-from sfd_stream.sketch.builder import Parameters
+from sfd_stream.sketch.builder import BUFFER_ENTRIES_MIN, Parameters
 from sfd_stream.state.manifest import Binding, BlobRef, Kind, Manifest, StateId, decode_manifest, encode_manifest
 from sfd_stream.state.partition import (
     SEGMENTS_MAX,
@@ -301,3 +301,17 @@ def test_going_back_is_a_bug_and_passing_over_is_not() -> None:
 def test_memory_is_that_of_the_widest_it_may_become() -> None:
     small, large = Shape(GrowingColumns(2, 64), parameters(d=2)), Shape(GrowingColumns(2, 6400), parameters(d=2))
     assert large.memory_bytes() > 10 * small.memory_bytes()
+
+
+@pytest.mark.parametrize("method", ["fused", "paper", "sparse-shrink", "dense"])
+def test_memory_is_that_of_the_limit_which_fills_the_buffer_first(method: str) -> None:
+    """A large buffer_max_bytes costs nothing where non-zeros or rows end the buffer long before."""
+    d, ell = 1000, 50
+    buffered = [
+        Shape(FixedColumns(d), Parameters(d=d, ell=ell, method=method, buffer_entries_max=most)).memory_bytes()
+        - 5 * (ell + 6) * d * 8
+        for most in (1 << 24, 10_000)
+    ]
+    entries = {"fused": 4 * ell * d, "dense": 2 * ell * (d + 1)}.get(method, ell * d + d)
+    assert buffered[0] == 2 * 12 * max(entries, BUFFER_ENTRIES_MIN if method == "fused" else 0)
+    assert buffered[1] == 2 * 12 * (entries if method == "dense" else 10_000)

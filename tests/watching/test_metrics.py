@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from sfd_stream.cli import main
 from sfd_stream.errors import StoreRefusedError, StoreUnavailableError
 from sfd_stream.service.keeper import AbandonedError
 from sfd_stream.service.meter import READ_OFF, exposition
@@ -133,6 +135,13 @@ def test_a_failure_counts_as_its_job_s_and_by_its_kind_and_nowhere_else(job: Job
 def test_the_table_in_the_docs_is_made_of_the_declarations() -> None:
     written = (REPOSITORY / "docs" / "metrics.md").read_text()
     assert written == markdown(), 'docs/metrics.md is stale: run "sfd-stream metrics > docs/metrics.md"'
+
+
+def test_json_tells_the_same_declarations(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["metrics", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["metrics"]
+    assert [metric["name"] for metric in found] == [metric.name for metric in (*declared(), *declared("merge"))]
+    assert {"name", "kind", "unit", "labels", "help", "by"} <= set(found[0])
 
 
 def test_promtool_finds_nothing_to_say() -> None:

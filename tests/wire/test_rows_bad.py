@@ -90,8 +90,8 @@ def reason_of(message: bytes, columns: Columns = FIXED, limits: RowLimits = LIMI
         ({"i": u32(1), "v": struct.pack("<d", float("-inf"))}, Reason.NOT_FINITE),
         ({"i": u32(1), "v": bytes.fromhex("010000000000f07f")}, Reason.NOT_FINITE),  # a signalling NaN
         ({"i": u32(1), "v": bytes.fromhex("0100807f")}, Reason.NOT_FINITE),
-        ({"i": [1, 1], "v": [8e149, 8e149]}, Reason.TOO_LARGE),
-        ({"i": [1], "v": [-1.1e150]}, Reason.TOO_LARGE),
+        ({"i": [1, 1], "v": [8e99, 8e99]}, Reason.TOO_LARGE),
+        ({"i": [1], "v": [-1.1e100]}, Reason.TOO_LARGE),
         ({"i": list(range(21))}, Reason.OVER_LIMIT),
         ({"i": bytes(84)}, Reason.OVER_LIMIT),
         ({"i": [], "p": [0, 0, 0, 0, 0, 0]}, Reason.OVER_LIMIT),
