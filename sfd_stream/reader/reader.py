@@ -32,9 +32,10 @@ _UNDERSCORED = frozenset({"log_level"})
 class SnapshotReader:
     """Reads the snapshots of `topic` at the brokers `bootstrap`.
 
-    `group` chooses one consumer group's sketches where a topic holds several. Snapshots too large for a message rest
-    in the checkpoint store: `store_options` are for its credentials as in `checkpoint.options`, `store_url` is for a
-    store that has another address from here. Other keywords are librdkafka's properties, with `_` for `.`:
+    `group` chooses one consumer group's sketches where a topic holds several. Reading takes as long as it takes; it
+    fails when nothing comes for `timeout_s`. Snapshots too large for a message rest in the checkpoint store:
+    `store_options` are for its credentials as in `checkpoint.options`, `store_url` is for a store that has another
+    address from here. Other keywords are librdkafka's properties, with `_` for `.`:
 
         SnapshotReader("host:9093", "sketches", security_protocol="SSL", ssl_ca_location="ca.pem")
     """
@@ -122,11 +123,13 @@ class SnapshotReader:
         """Whose snapshots have been read so far, by key: the newest id of each."""
         return self._newest.ids
 
-    def refresh(self) -> bool:
-        """Reads on to the topic's end; says whether a newer snapshot came."""
+    def refresh(self, go_on: Callable[[], bool] = lambda: True) -> bool:
+        """Reads on to the topic's end; says whether a newer snapshot came. Ends early when `go_on` says no."""
         changed = False
         for records in self._tail.catch_up(self._timeout_s):
             changed |= self._offer(records)
+            if not go_on():
+                break
         return changed
 
     def wait(self, seconds: float) -> bool:

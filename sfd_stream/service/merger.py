@@ -87,16 +87,20 @@ class Merger:
 
     def start(self) -> None:
         """Takes the epoch after that of the newest message under its own key, and reads all parts."""
-        self._watch.alive()
-        self._own.refresh()
+        self._own.refresh(self._going)
         newest = self._own_newest()
         self._epoch = 1 if newest is None else newest.epoch + 1
         self.last = newest
         for reader in self._inputs:
-            self._watch.alive()
-            reader.refresh()
+            if self._going():
+                reader.refresh(self._going)
         self._watch.started()
         self.log.info("merging", topic=self.plan.topic, epoch=self._epoch)
+
+    def _going(self) -> bool:
+        """Reading a long topic takes its time: whoever watches sees that it lives, and it can be told to stop."""
+        self._watch.alive()
+        return not self._stopped.is_set()
 
     def turn(self) -> None:
         self.publish_due()
