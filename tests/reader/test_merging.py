@@ -56,6 +56,23 @@ def test_a_null_value_takes_its_key_away_and_lets_nothing_older_back() -> None:
     assert [found.id.order for found in newest.all()] == [ORDERS[1]]
 
 
+def test_damage_is_healed_by_publishing_the_same_again() -> None:
+    stale, good = MESSAGES[0], MESSAGES[1]
+    damaged = good.value[:-1] + bytes([good.value[-1] ^ 1])
+    for before, harm in (([good], (good.key, b"garbage", ())), ([], (good.key, damaged, good.headers))):
+        newest = Newest()
+        for one in before:
+            newest.offer(one.key, one.value, one.headers)
+        newest.offer(*harm)
+        assert not newest.offer(stale.key, stale.value, stale.headers)  # heals nothing
+        with pytest.raises(FormatError):
+            newest.all()
+        assert newest.offer(good.key, good.value, good.headers)
+        assert [found.id.order for found in newest.all()] == [ORDERS[1]]
+        assert not newest.offer(good.key, damaged, good.headers)  # what is sound stays
+        assert len(newest.all()) == 1
+
+
 def test_a_broken_message_of_another_group_is_none_of_ours() -> None:
     newest = Newest("g")
     assert not newest.offer(b"other/rows/0", b"damaged")
