@@ -43,7 +43,7 @@ def merge(
         if once:
             merger, _ = merger_of(some)
             merger.start()
-            merger.publish_due()
+            merger.publish_once()
         else:
             _serve(some)
 

@@ -21,9 +21,10 @@ from sfd_stream.cli.merge import listener_for
 from sfd_stream.cli.watch import Look, view
 from sfd_stream.config import load_some
 from sfd_stream.errors import SettingsError
+from sfd_stream.kafka.sink import Sink
 from sfd_stream.reader.merged import MergedSketch, merge
 from sfd_stream.service.web import listening
-from sfd_stream.wire.snapshots import Snapshot
+from sfd_stream.wire.snapshots import Snapshot, encode_snapshot, reference_to
 from tests.parts.kafka import free_ports
 from tests.reader.made import message, publish, rows_of, sketch_of, snapshot
 
@@ -228,6 +229,27 @@ def test_merge_publishes_one_sketch_of_several_topics(built_in: BuiltIn, topic: 
     with SnapshotReader(built_in.bootstrap, out) as reader:
         merged = reader.merged()
     assert (merged.rows, merged.sketch.ell, merged.complete) == (120, 5, True)
+
+
+def test_merge_once_ends_well_only_if_it_has_published(
+    built_in: BuiltIn,
+    topic: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    empty, referring, out = (built_in.create_topic() for _ in range(3))
+    arguments = merge_arguments(built_in, topics=empty, topic=out)
+    assert main(arguments) == 3
+    assert f"nothing to merge: no snapshot in {empty}" in capsys.readouterr().err
+    store_url = (tmp_path / "store").as_uri()
+    (tmp_path / "store").mkdir()
+    publish(built_in, referring, [reference_to(encode_snapshot(made()[0]), store_url, "gone")])
+    assert main(merge_arguments(built_in, topics=referring, topic=out)) == 5
+    assert "which is not there" in capsys.readouterr().err
+    monkeypatch.setattr(Sink, "publish", lambda *_: None)  # its queue is full: the broker takes nothing
+    assert main(merge_arguments(built_in, topics=topic, topic=out)) == 5
+    assert f"was not delivered to {out}" in capsys.readouterr().err
 
 
 def test_merge_says_that_it_is_well_and_ends_in_peace_when_told_to(
