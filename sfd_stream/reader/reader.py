@@ -6,13 +6,14 @@ partition publishes late is dropped. It joins no group and commits nothing. One 
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Self
 
-from sfd_stream.errors import NoSnapshotError, ObjectMissingError, StoreUnavailableError
+from sfd_stream.errors import FormatError, NoSnapshotError, ObjectMissingError, StoreUnavailableError
 from sfd_stream.kafka.faults import Hooks
 from sfd_stream.kafka.records import Record
 from sfd_stream.kafka.tail import Tail
@@ -139,21 +140,29 @@ class SnapshotReader:
             changed |= self._offer(self._tail.poll(min(left, _TURN_S)))
         return changed
 
-    def history(self) -> Iterator[MergedSketch]:
-        """The merged sketch after each snapshot that the topic still holds, in order of their times.
+    def history(self, points: int = 100) -> Iterator[MergedSketch]:
+        """The merged sketch at up to `points` moments since every partition had a snapshot, in order of their times.
 
         A compacted topic holds what was published since the last compaction. All of it is kept in memory meanwhile.
         """
         self._tail.rewind()
-        records = [record for batch in self._tail.catch_up(self._timeout_s) for record in batch]
-        self._offer(records)
+        found = [record for batch in self._tail.catch_up(self._timeout_s) for record in batch]
+        self._offer(found)
+        records = sorted(found, key=lambda record: record.timestamp_ms or 0)
+        chosen = _thinned(self._moments(records), points)
         past = Newest(self.group)
-        for record in sorted(records, key=lambda record: record.timestamp_ms or 0):
-            if past.offer(record.key, record.value, record.headers):
-                try:
+        for at, record in enumerate(records):
+            past.offer(record.key, record.value, record.headers)
+            if at in chosen:
+                # The bytes of what was replaced long ago may be gone, and what was damaged may have been mended since.
+                with contextlib.suppress(ObjectMissingError, FormatError):
                     yield self._merge(self._resolved(past))
-                except ObjectMissingError:
-                    continue  # the bytes of what was replaced long ago are gone
+
+    def _moments(self, records: list[Record]) -> list[int]:
+        """Where a newer snapshot came, from when on there was one of each partition that has one now."""
+        past, wanted = Newest(self.group), set(self.ids)
+        news = [past.offer(record.key, record.value, record.headers) and wanted <= set(past.ids) for record in records]
+        return [at for at, one in enumerate(news) if one]
 
     def _offer(self, records: list[Record]) -> bool:
         news = [self._newest.offer(record.key, record.value, record.headers) for record in records]
@@ -202,3 +211,10 @@ class SnapshotReader:
 def dotted(name: str) -> str:
     """A keyword as librdkafka's property: `security_protocol` is `security.protocol`."""
     return name if "." in name or name in _UNDERSCORED else name.replace("_", ".")
+
+
+def _thinned(moments: list[int], count: int) -> set[int]:
+    """About evenly, with the first and the last."""
+    if len(moments) <= count:
+        return set(moments)
+    return {moments[at * (len(moments) - 1) // max(count - 1, 1)] for at in range(count)}

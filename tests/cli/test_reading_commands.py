@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import scipy.io
+import scipy.sparse as sp
 from rich.console import Console
 
 from sfd_stream import SnapshotReader
@@ -23,6 +24,7 @@ from sfd_stream.config import load_some
 from sfd_stream.errors import SettingsError
 from sfd_stream.kafka.sink import Sink
 from sfd_stream.reader.merged import MergedSketch, merge
+from sfd_stream.reader.plots import drift, drift_points, new_figure
 from sfd_stream.service.web import listening
 from sfd_stream.wire.snapshots import Snapshot, encode_snapshot, reference_to
 from tests.parts.kafka import free_ports
@@ -49,6 +51,10 @@ def made(held: tuple[int, ...] = (0, 1), partitions: int = 2, number: int = 1) -
         )
         for p in held
     ]
+
+
+def without_rows(**changes: Any) -> Snapshot:
+    return snapshot(sketch_of(sp.csr_array((3, 12))), cluster=None, **changes)
 
 
 @pytest.fixture
@@ -114,6 +120,9 @@ def test_what_is_missing_is_shouted(built_in: BuiltIn, tmp_path: Path, capsys: p
         (["read"], 2, "which topic? Give --topic NAME"),
         (["export", "x.pickle", "--topic", "T"], 2, "must end in .npz, .csv, .mtx"),
         (["plot", "x.gif", "--topic", "T"], 2, "must end in .png or .svg"),
+        (["plot", "x.svg", "--topic", "N"], 3, "the sketch has no rows yet"),
+        (["plot", "x.svg", "--what", "drift", "--topic", "N"], 3, "the sketch has no rows yet"),
+        (["export", "x.mtx", "--topic", "N"], 3, "x.mtx is not written: the sketch has no rows yet"),
         (["export", "/no/such/folder/x.csv", "--topic", "T"], 2, "can't write /no/such/folder/x.csv: No such file"),
         (["plot", "/no/such/folder/x.svg", "--topic", "T"], 2, "can't write /no/such/folder/x.svg: No such file"),
     ],
@@ -122,6 +131,9 @@ def test_what_goes_wrong_is_one_sentence(
     built_in: BuiltIn, topic: str, capsys: pytest.CaptureFixture[str], arguments: list[str], code: int, says: str
 ) -> None:
     topics = {"T": topic, "E": built_in.create_topic()}
+    if "N" in arguments:
+        topics["N"] = built_in.create_topic()
+        publish(built_in, topics["N"], [message(without_rows())])
     assert run(built_in, *(topics.get(argument, argument) for argument in arguments)) == code
     assert says in capsys.readouterr().err
 
@@ -178,6 +190,18 @@ def test_every_picture_is_drawn(built_in: BuiltIn, topic: str, tmp_path: Path, s
     data = file.read_bytes()
     assert len(data) > 10_000
     assert data.startswith(b"\x89PNG" if suffix == "png" else b"<?xml")
+
+
+def test_drift_is_told_from_the_first_state_that_has_directions_and_says_what_is_missing() -> None:
+    states = [sp.csr_array((3, 12)), rows_of(0, n=1), rows_of(1), rows_of(2)]
+    history = [merge([snapshot(sketch_of(A), partitions=2, made_at_s=3600.0 * n)], 0) for n, A in enumerate(states)]
+    points = drift_points(history[-1], iter(history), 2)
+    assert [point.hours for point in points] == [0.0, 1.0, 1.0]
+    assert [point.lower <= point.angle <= point.upper for point in points] == [True] * 3
+    assert points[0].angle < 1e-6 < points[1].angle
+    axes = new_figure().subplots()
+    drift(axes, history[-1], points, 2)
+    assert axes.get_title() == "Drift since the first snapshot (INCOMPLETE: 1 partitions missing)"
 
 
 def test_without_matplotlib_it_says_what_to_install(
