@@ -17,6 +17,7 @@ from sfd_stream.sketch.drift import Drift, Spectrum, drift_of
 from sfd_stream.sketch.iteration import ritz_of
 from sfd_stream.sketch.rows import Float
 from sfd_stream.sketch.stack import power_of_two_above
+from sfd_stream.sketch.tables import frame_of, long_table
 from sfd_stream.sketch.verify import EPS
 
 SQUARES_MAX = 2.0**1020
@@ -173,6 +174,17 @@ class Sketch:
         error = (self.delta + self.rounding) / 2 / self._over()
         variance = np.maximum(top + (self.delta - self.rounding) / 2, 0.0) / self._over()
         return PCA(signed((Q @ vectors[:, ::-1][:, :k]).T), variance, error, self.mean)
+
+    def to_table(self, k: int | None = None, top: int | None = None) -> dict[str, Any]:
+        """The components as a long table: `component` (from 1), `column`, `name`, `weight`; `top` of each, or all.
+
+        Arrays of one length by name, which data frames take as they are. A column's name is its number here.
+        """
+        return long_table(self.components(k), str, top)
+
+    def to_frame(self, k: int | None = None, top: int | None = None) -> Any:
+        """The same as a pandas.DataFrame; pandas must be installed."""
+        return frame_of(self.to_table(k, top))
 
     def drift(self, other: Sketch | HasSketch, k: int) -> Drift:
         """Principal angles between the top-k subspaces of both, with a bound of how far the true ones may be off."""
