@@ -39,6 +39,9 @@ class SnapshotReader:
     address from here. Other keywords are librdkafka's properties, with `_` for `.`:
 
         SnapshotReader("host:9093", "sketches", security_protocol="SSL", ssl_ca_location="ca.pem")
+
+    `oauth_cb` is confluent-kafka's: a function that is given `sasl.oauthbearer.config` and returns a token and the
+    time in seconds at which it expires.
     """
 
     def __init__(
@@ -52,11 +55,14 @@ class SnapshotReader:
         store_options: Mapping[str, str] | None = None,
         wall_clock: Callable[[], float] = time.time,
         hooks: Hooks | None = None,
+        oauth_cb: Callable[[str], tuple[Any, ...]] | None = None,
         **librdkafka: Any,
     ) -> None:
         properties = {dotted(name): value for name, value in librdkafka.items()}
         self.topic = topic
         self.group = group
+        hooks = hooks or Hooks()
+        hooks = hooks if oauth_cb is None else replace(hooks, oauth_token=oauth_cb)
         self._tail = Tail({**properties, "bootstrap.servers": bootstrap}, topic, hooks=hooks)
         self._newest = Newest(group)
         self._timeout_s = timeout_s

@@ -306,6 +306,18 @@ def test_a_broker_that_is_not_there_is_an_error_that_says_so() -> None:
         reader.latest()
 
 
+def test_tokens_come_from_a_function() -> None:
+    asked: list[str] = []
+
+    def token(config: str) -> tuple[str, float]:
+        asked.append(config)
+        return "token", 2e9
+
+    login = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "OAUTHBEARER", "sasl_oauthbearer_config": "us"}
+    SnapshotReader("127.0.0.1:1", "t", oauth_cb=token, log_level=0, **login).close()
+    assert set(asked) == {"us"}
+
+
 def test_a_newer_format_is_told_from_damage(kafka: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     topic, damaged_topic = kafka.create_topic(), kafka.create_topic()
     good = message(snapshot(sketch_of(rows_of(0))))
