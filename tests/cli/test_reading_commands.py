@@ -17,11 +17,13 @@ import scipy.sparse as sp
 from rich.console import Console
 
 from sfd_stream import SnapshotReader
-from sfd_stream.cli import main
+from sfd_stream.cli import logins, main
 from sfd_stream.cli.merge import listener_for
 from sfd_stream.cli.watch import Look, view
 from sfd_stream.config import load_some
 from sfd_stream.errors import SettingsError
+from sfd_stream.kafka import ends
+from sfd_stream.kafka.faults import Hooks
 from sfd_stream.kafka.sink import Sink
 from sfd_stream.reader.merged import MergedSketch, merge
 from sfd_stream.reader.plots import drift, drift_points, new_figure
@@ -220,6 +222,23 @@ def test_watch_prints_a_line_a_change(built_in: BuiltIn, topic: str, capsys: pyt
     assert "MergedSketch(all 2 partitions" in capsys.readouterr().out
 
 
+def test_what_asks_for_the_lag_logs_in_as_the_reader_does(
+    built_in: BuiltIn, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    login, told = Hooks(), []
+
+    class Watched(ends.Ends):
+        def __init__(self, properties: Any, *, hooks: Hooks | None = None) -> None:
+            told.append((properties["log_level"], hooks))
+            super().__init__(properties, hooks=hooks)
+
+    monkeypatch.setattr(ends, "Ends", Watched)
+    monkeypatch.setattr(logins, "hooks_for", lambda named, _: login if named == "our_tokens:make" else None)
+    flags = ["--changes", "1", "--every", "0.1", "--set", "kafka_oauth_callback=our_tokens:make"]
+    assert run(built_in, "watch", "--topic", topic, *flags) == 0
+    assert told == [(2, login)]
+
+
 def test_the_live_view_shows_partitions_bars_and_drift() -> None:
     merged = merge(made((0, 2), 3), 1000.0)
     look = Look(merged, made((0, 2), 3), {"rows/0": 1234}, merged.drift(merged, 2))
@@ -239,9 +258,14 @@ def test_the_live_view_shows_partitions_bars_and_drift() -> None:
 
 
 def merge_arguments(built_in: BuiltIn, **settings: str) -> list[str]:
-    given: dict[str, str] = {"kafka.bootstrap.servers": built_in.bootstrap, "kafka.group.id": "m"}
-    pairs = given | {f"merge.{name}": value for name, value in settings.items()}
-    return ["merge", "--once", *(part for key, value in pairs.items() for part in ("--set", f"{key}={value}"))]
+    pairs = {"kafka.group.id": "m"} | {f"merge.{name}": value for name, value in settings.items()}
+    return [
+        "merge",
+        "--once",
+        "--broker",
+        built_in.bootstrap,
+        *(part for key, value in pairs.items() for part in ("--set", f"{key}={value}")),
+    ]
 
 
 def test_merge_publishes_one_sketch_of_several_topics(built_in: BuiltIn, topic: str) -> None:
