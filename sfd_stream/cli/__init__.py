@@ -22,7 +22,8 @@ _INTERRUPTED = 130
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
-    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    arguments = [argument for argument in given if argument != "--debug"]  # wherever it stands
     if os.getpid() == 1:
         # The kernel drops a signal for PID 1 that has no handler: without one, a container told to stop while it
         # starts would last out its whole grace. `run` puts its own in place when there is something to save.
@@ -36,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the boundary: nothing may pass
-        return _report(error, debug="--debug" in arguments)
+        return _report(error, debug=len(arguments) < len(given))
 
 
 def _report(error: BaseException, *, debug: bool) -> int:

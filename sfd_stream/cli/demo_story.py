@@ -191,7 +191,7 @@ class Story:
         with self.teller.watching(self.look):
             while True:
                 self.feed.send(list(islice(rows, round(STAY_ROWS_PER_S * _STAY_LINE_S))), STAY_ROWS_PER_S)
-                self.workers.wait_for(lambda: True, "Ctrl-C")
+                self.workers.check_alive("Ctrl-C")
                 if not self.teller.live:
                     look = self.look()
                     self.teller.say(f"{look.rows:,} rows in the sketch of {look.sent:,} sent")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sfd_stream.cli.options import ConfigOption, JsonOption, SetOption
-from sfd_stream.cli.reading import reader_of, some_settings
+from sfd_stream.cli.reading import BrokerOption, client_hooks, reader_of, some_settings
 from sfd_stream.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ _OVERHEAD_BYTES = 65_536  # of a batch around a message
 def merge(
     config: ConfigOption = None,
     overrides: SetOption = None,
+    broker: BrokerOption = None,
     once: Annotated[bool, typer.Option("--once", help="Merge what is there, publish it, and end.")] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -40,13 +41,13 @@ def merge(
 
     if as_json and not once:
         raise SettingsError("--json goes with --once: a merge that goes on logs what it publishes")
-    some = some_settings(config, overrides, None, ("merge", "http", "log"))
+    some = some_settings(config, overrides, broker, ("merge", "http", "log"))
     log = some.sections["log"]
     with logs.configure(level=log.level, form=log.format, secrets=secret_values("kafka", dict(some.kafka))):
         if once:
             merger, watch = merger_of(some)
             merger.start()
-            merger.publish_due()
+            merger.publish_once()
             if as_json:
                 _print_published(merger, watch)
         else:
@@ -99,7 +100,6 @@ def listener_for(some: "Some") -> "socket.socket":
 def merger_of(some: "Some") -> tuple["Merger", "MergeWatch"]:
     from confluent_kafka.admin import AdminClient
 
-    from sfd_stream.cli.logins import hooks_for
     from sfd_stream.kafka.properties import admin_properties
     from sfd_stream.kafka.sink import Sink
     from sfd_stream.service.beside import Beside
@@ -113,7 +113,7 @@ def merger_of(some: "Some") -> tuple["Merger", "MergeWatch"]:
     group = some.kafka.get("group.id")
     if not group:
         raise SettingsError("kafka.group.id is required: it is part of the merged snapshot's key")
-    hooks = hooks_for(some.given.get("kafka_oauth_callback"), some.kafka)
+    hooks = client_hooks(some)
     sink = Sink(some.kafka, hooks=hooks)
     admin = AdminClient({**admin_properties(some.kafka), **hooks.as_properties(some.kafka)})
     ensure_topic(admin, topic, None, sleep=time.sleep, config=_topic_config(some))

@@ -46,7 +46,8 @@ def plot(
 ) -> None:
     """Draw the spectrum with its error band, the energy curve, the components, the drift over time.
 
-    Drift is drawn over the snapshots that the topic still holds, against the first of them.
+    Drift is drawn over the snapshots that the topic still holds, at about a hundred moments since every partition had
+    one, against the first of them.
 
     Example: [bold]sfd-stream plot sketch.svg --what spectrum --topic sketches --broker localhost:9092[/bold]
     """
@@ -56,11 +57,12 @@ def plot(
     figure = plots.new_figure(len(wanted))
     with reader_of(some_settings(config, overrides, broker), topic, group, store_url) as reader:
         merged = reader.merged()
-        history = list(reader.history()) if Picture.DRIFT in wanted else []
-    warn_if_incomplete(merged)
+        warn_if_incomplete(merged)
+        plots.refuse_if_empty(merged)
+        points = plots.drift_points(merged, reader.history(), top) if Picture.DRIFT in wanted else []
     for axes, picture in zip(figure.subplots(len(wanted), squeeze=False)[:, 0], wanted, strict=True):
         if picture is Picture.DRIFT:
-            plots.drift(axes, history, top)
+            plots.drift(axes, merged, points, top)
         else:
             plots.PICTURES[picture](axes, merged, top)
     plots.save(figure, file)

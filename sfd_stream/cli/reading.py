@@ -12,6 +12,7 @@ from sfd_stream.errors import SettingsError
 
 if TYPE_CHECKING:
     from sfd_stream.config import Some
+    from sfd_stream.kafka.faults import Hooks
     from sfd_stream.reader.merged import MergedSketch
     from sfd_stream.reader.reader import SnapshotReader
 
@@ -46,21 +47,36 @@ def some_settings(
 
 def reader_of(some: "Some", topic: str | None, group: str | None, store_url: str | None = None) -> "SnapshotReader":
     """A reader of `topic`, or of snapshot.topic, by the settings' brokers and the store's options."""
-    from sfd_stream.cli.logins import hooks_for
     from sfd_stream.reader.reader import SnapshotReader
 
     topic = topic or some.given.get("snapshot.topic")
     if topic is None:
         raise SettingsError("which topic? Give --topic NAME, or --config FILE with snapshot.topic")
-    properties: dict[str, Any] = {key: value for key, value in some.kafka.items() if "." in key or key == "log_level"}
+    properties = client_properties(some)
     prefix = "checkpoint.options."
     options = {key.removeprefix(prefix): str(value) for key, value in some.given.items() if key.startswith(prefix)}
     bootstrap = str(properties.pop("bootstrap.servers"))
-    properties.setdefault("log_level", 2)  # what fails is said in a sentence of ours
-    hooks = hooks_for(some.given.get("kafka_oauth_callback"), some.kafka)
     return SnapshotReader(
-        bootstrap, str(topic), group=group, store_url=store_url, store_options=options, hooks=hooks, **properties
+        bootstrap,
+        str(topic),
+        group=group,
+        store_url=store_url,
+        store_options=options,
+        hooks=client_hooks(some),
+        **properties,
     )
+
+
+def client_properties(some: "Some") -> dict[str, Any]:
+    """Of any client of a command that reads; what fails is said in a sentence of ours."""
+    return {"log_level": 2, **{key: value for key, value in some.kafka.items() if "." in key or key == "log_level"}}
+
+
+def client_hooks(some: "Some") -> "Hooks":
+    """How it logs in."""
+    from sfd_stream.cli.logins import hooks_for
+
+    return hooks_for(some.given.get("kafka_oauth_callback"), some.kafka)
 
 
 def warn_if_incomplete(merged: "MergedSketch") -> None:

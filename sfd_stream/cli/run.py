@@ -34,8 +34,8 @@ def run(
 ) -> None:
     """Join the consumer group, sketch the topic's rows, checkpoint, until told to stop.
 
-    A backfill, with a summary of each partition's sketch at the end:
-    [bold]sfd-stream run --config config/local.yaml --until-end[/bold]
+    Example: [bold]sfd-stream run --config config/local.yaml --until-end[/bold]
+    is a backfill, with a summary of each partition's sketch at the end.
 
     A service of four processes; one that dies is started again:
     [bold]sfd-stream run --config config/local.yaml --workers 4[/bold]

@@ -53,7 +53,9 @@ def size(
         return
     columns = [_for_people(found, exact=rules[name] >= d) for name, found in sized.items()]
     print_table(("", *sized), [(row, *(column[row] for column in columns)) for row in columns[0]])
-    measured = "the shape itself" if _is_small(d, max(rules.values())) else "a smaller shape, scaled"
+    measured = (
+        "the shape itself" if _is_small(d, max(found["ell"] for found in sized.values())) else "a smaller shape, scaled"
+    )
     print_text(_NOTES.format(projection=min(projection, d), pods=short(pods), measured=measured))
 
 

@@ -16,6 +16,8 @@ from sfd_stream.cli.reading import (
     StoreOption,
     TopicOption,
     TopOption,
+    client_hooks,
+    client_properties,
     reader_of,
     some_settings,
 )
@@ -76,7 +78,8 @@ class Look:
 def _looks(some: "Some", reader: "SnapshotReader", top: int, every_s: float, changes: int | None) -> Iterator[Look]:
     from sfd_stream.kafka.ends import Ends
 
-    ends, first, last, count = Ends(some.kafka), None, None, 0
+    ends = Ends(client_properties(some), hooks=client_hooks(some))
+    first, last, count = None, None, 0
     for merged in reader.watch(every_s=every_s, unchanged=True):
         first = first or merged
         changed = last is None or merged.sketch is not last.merged.sketch

@@ -54,14 +54,23 @@ class Tail:
         return f"Tail({address(self._properties)!r}, {self.topic!r})"
 
     def catch_up(self, timeout_s: float) -> Iterator[list[Record]]:
-        """Records in batches, up to the ends of this moment. BrokerRefusedError when they are not reached in time."""
-        deadline = self._clock() + timeout_s
-        ends = self._ends(deadline)
-        while behind := sorted(p for p, end in ends.items() if self._position(p) < end):
-            if self._clock() > deadline:
-                raise self._too_late(f"partitions {behind[:5]} of {self.topic} were not read to their ends", timeout_s)
+        """Records in batches, up to the ends of this moment, however long that takes as long as it goes on.
+
+        BrokerRefusedError when the broker does not answer, or nothing comes any more, for `timeout_s`.
+        """
+        marks = self._marks(self._clock() + timeout_s)
+        ends = {p: high for p, (_, high) in marks.items()}
+        at = {p: self._position(p) for p in ends}
+        begun = {p: max(at[p], low) for p, (low, _) in marks.items()}
+        moved_s = self._clock()
+        while any(at[p] < end for p, end in ends.items()):
+            if self._clock() - moved_s > timeout_s:
+                raise self._stalled(ends, begun, at, timeout_s)
             if found := self.poll(_TURN_S):
                 yield found
+            last, at = at, {p: self._position(p) for p in ends}
+            if found or at != last:
+                moved_s = self._clock()
 
     def poll(self, timeout_s: float) -> list[Record]:
         """What came, if anything did within the time."""
@@ -113,14 +122,14 @@ class Tail:
 
     # Where the ends are
 
-    def _ends(self, deadline: float) -> dict[int, int]:
-        """The end of every partition that is not empty."""
+    def _marks(self, deadline: float) -> dict[int, tuple[int, int]]:
+        """The beginning and the end of every partition that is not empty."""
         partitions = self._assigned(deadline)
         marks = self._ask(lambda left_s: self._ends_asked.marks(self.topic, partitions, left_s), deadline)
         if any(high < self._positions[p] for p, (_, high) in marks.items()):
             self.rewind()  # the topic was deleted and made again
             self._assigned(deadline)
-        return {p: high for p, (low, high) in marks.items() if low < high}
+        return {p: (low, high) for p, (low, high) in marks.items() if low < high}
 
     def _look_for_partitions(self) -> None:
         """Partitions may be added to a topic; the same keys then go on in other ones."""
@@ -167,6 +176,16 @@ class Tail:
             if self._failure is not None:
                 raise self._failure from None
             raise self._too_late(f"{self.topic} can't be read", left_s) from None
+
+    def _stalled(
+        self, ends: Mapping[int, int], begun: Mapping[int, int], at: Mapping[int, int], timeout_s: float
+    ) -> BrokerRefusedError:
+        behind = sorted(p for p, end in ends.items() if at[p] < end)
+        done, whole = (sum(max(to[p] - begun[p], 0) for p in ends) for to in (at, ends))
+        return self._too_late(
+            f"read {done:,} of {whole:,} records of {self.topic}, and partitions {behind[:5]} not to their ends",
+            timeout_s,
+        )
 
     def _too_late(self, what: str, timeout_s: float) -> BrokerRefusedError:
         last = f" (last heard: {self._words})" if self._words else ""

@@ -10,7 +10,7 @@ from types import MappingProxyType
 import numpy as np
 import scipy.io
 
-from sfd_stream.errors import SettingsError
+from sfd_stream.errors import NoSnapshotError, SettingsError
 from sfd_stream.reader.merged import MergedSketch
 from sfd_stream.reader.report import numbers_of
 
@@ -53,6 +53,8 @@ def _csv(merged: MergedSketch, file: Path, k: int | None) -> None:
 
 def _mtx(merged: MergedSketch, file: Path, _: int | None) -> None:
     """B as MatrixMarket, with its promise in the comment."""
+    if not merged.sketch.matrix.size:
+        raise NoSnapshotError(f"{file} is not written: the sketch has no rows yet, and MatrixMarket can't say so")
     state = "whole" if merged.complete else f"INCOMPLETE, without {', '.join(merged.missing)}"
     comment = f" {merged.rows} rows, delta {merged.delta!r}: 0 <= A'A - B'B <= delta; {state}"
     with file.open("wb") as stream:

@@ -12,7 +12,8 @@ from scipy.sparse.linalg import LinearOperator
 from sfd_stream.errors import NoSnapshotError, UnmergeableError
 from sfd_stream.sketch.drift import Drift
 from sfd_stream.sketch.rows import Float
-from sfd_stream.sketch.sketch import PCA, Interval, Sketch, signed
+from sfd_stream.sketch.sketch import PCA, HasSketch, Interval, Sketch, signed
+from sfd_stream.sketch.tables import frame_of, long_table, strongest
 from sfd_stream.wire.hashing import signed_columns
 from sfd_stream.wire.snapshot_ids import Part
 from sfd_stream.wire.snapshots import Snapshot
@@ -71,8 +72,36 @@ class MergedSketch:
         return self.sketch.squared_frobenius
 
     @property
+    def matrix(self) -> Float:
+        return self.sketch.matrix
+
+    @property
+    def ell(self) -> int:
+        return self.sketch.ell
+
+    @property
+    def column_sums(self) -> Float | None:
+        return self.sketch.column_sums
+
+    @property
+    def weight(self) -> float:
+        return self.sketch.weight
+
+    @property
+    def shrinks(self) -> int:
+        return self.sketch.shrinks
+
+    @property
     def delta(self) -> float:
         return self.sketch.delta
+
+    @property
+    def failure_probability(self) -> float:
+        return self.sketch.failure_probability
+
+    @property
+    def rounding(self) -> float:
+        return self.sketch.rounding
 
     @property
     def mean(self) -> Float:
@@ -99,8 +128,22 @@ class MergedSketch:
     def pca(self, k: int) -> PCA:
         return self.sketch.pca(k)
 
-    def drift(self, other: Sketch | MergedSketch, k: int) -> Drift:
-        return self.sketch.drift(other.sketch if isinstance(other, MergedSketch) else other, k)
+    def drift(self, other: Sketch | HasSketch, k: int) -> Drift:
+        return self.sketch.drift(other, k)
+
+    # Sketches made of it: of which partitions they are, they do not know
+
+    def merge(self, other: Sketch | HasSketch) -> Sketch:
+        return self.sketch.merge(other if isinstance(other, Sketch) else other.sketch)
+
+    def resized(self, ell: int) -> Sketch:
+        return self.sketch.resized(ell)
+
+    def padded(self, d: int) -> Sketch:
+        return self.sketch.padded(d)
+
+    def astype(self, dtype: Any) -> Sketch:
+        return self.sketch.astype(dtype)
 
     # By name
 
@@ -132,22 +175,18 @@ class MergedSketch:
         The columns of the dict are arrays of one length: `pandas.DataFrame(...)` and `pyarrow.table(...)` take it as
         it is.
         """
-        found = self.components_by_name(k)
-        best = _strongest(found, self.d if top is None else top)
-        columns = best.ravel()
-        return {
-            "component": np.repeat(np.arange(1, len(found) + 1), best.shape[1]),
-            "column": columns,
-            "name": np.array([self.name(int(column)) for column in columns], dtype=object),
-            "weight": np.take_along_axis(found, best, axis=1).ravel(),
-        }
+        return long_table(self.components_by_name(k), self.name, top)
+
+    def to_frame(self, k: int | None = None, top: int | None = None) -> Any:
+        """The same as a pandas.DataFrame; pandas must be installed."""
+        return frame_of(self.to_table(k, top))
 
     def top(self, k: int = 10, columns: int = 10) -> list[list[tuple[str, float]]]:
         """The k strongest directions, each by the names and weights of its strongest columns."""
         found = self.components_by_name(k)
         return [
             [(self.name(int(column)), float(direction[column])) for column in chosen]
-            for direction, chosen in zip(found, _strongest(found, columns), strict=True)
+            for direction, chosen in zip(found, strongest(found, columns), strict=True)
         ]
 
 
@@ -234,8 +273,3 @@ def _label_of(parts: Iterable[Part]) -> Any:
         return f"{part.id.cluster}:" * several + f"{part.id.topic}/{partition}{window}"
 
     return label
-
-
-def _strongest(components: Float, columns: int) -> Any:
-    """For each direction the columns of the largest weights, the largest first."""
-    return np.argsort(-np.abs(components), axis=1, kind="stable")[:, :columns]

@@ -14,7 +14,8 @@ from sfd_stream.wire.snapshots import Reference, Snapshot, decode_message
 class Newest:
     """Bytes by key. They are decoded when somebody looks, so that the past of a topic costs no decoding.
 
-    A message that can't be read is an error for whoever looks, until a newer one of its key takes its place.
+    A message that can't be read is an error for whoever looks, until a newer one of its key takes its place, or the
+    same one again in good health.
     """
 
     group: str | None = None
@@ -39,8 +40,7 @@ class Newest:
             return ours
         if self.group is not None and snapshot_id.group != self.group:
             return False
-        last = self._ids.get(snapshot_id.key)
-        if last is not None and (snapshot_id.order, snapshot_id.key in self._gone) <= (last.order, False):
+        if not self._is_news(snapshot_id):
             self.dropped += 1
             return False
         self._broken.pop(snapshot_id.key, None)
@@ -48,6 +48,20 @@ class Newest:
         self._ids[snapshot_id.key] = snapshot_id
         self._values[snapshot_id.key] = value
         self._decoded.pop(snapshot_id.key, None)
+        return True
+
+    def _is_news(self, told: SnapshotId) -> bool:
+        """Newer than what is held, or the same again where that was taken away, or is damaged."""
+        last = self._ids.get(told.key)
+        if last is None or told.order != last.order:
+            return last is None or told.order > last.order
+        return told.key in self._gone or told.key in self._broken or not self._is_sound(last)
+
+    def _is_sound(self, held: SnapshotId) -> bool:
+        try:
+            self._look(held)
+        except FormatError:
+            return False
         return True
 
     def _take_away(self, key: str) -> bool:

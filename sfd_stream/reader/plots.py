@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from sfd_stream.errors import SettingsError
+from sfd_stream.errors import NoSnapshotError, SettingsError
 from sfd_stream.reader.merged import MergedSketch
 
 _DPI = 120
@@ -75,24 +76,46 @@ def components(axes: Any, merged: MergedSketch, k: int) -> None:
     axes.figure.colorbar(image, ax=axes)
 
 
-def drift(axes: Any, history: Sequence[MergedSketch], k: int) -> None:
+class DriftPoint(NamedTuple):
+    """All that the picture needs of one state, in hours and degrees."""
+
+    hours: float
+    angle: float
+    lower: float
+    upper: float
+
+
+def drift_points(newest: MergedSketch, history: Iterable[MergedSketch], k: int) -> list[DriftPoint]:
+    """The largest angle of each state to the first; a state is kept no longer than that takes.
+
+    States with fewer directions than are compared, as at a stream's beginning, are left out.
+    """
+    refuse_if_empty(newest)
+    k = min(k, _rank(newest))
+    states = (merged for merged in history if _rank(merged) >= k)
+    first, points = None, []
+    for merged in itertools.chain(states, [newest]):
+        first = first or merged
+        found = merged.drift(first, k)
+        degrees = np.degrees([found.angles[0], found.lower[0], found.upper[0]])
+        points.append(DriftPoint((_made_at_s(merged) - _made_at_s(first)) / 3600, *map(float, degrees)))
+    return points
+
+
+def drift(axes: Any, newest: MergedSketch, points: Sequence[DriftPoint], k: int) -> None:
     """The largest angle to the first state, in degrees, with how much of it may be sketch error."""
-    first = history[0]
-    rank = min(int(np.count_nonzero(merged.singular_values())) for merged in history)
-    if rank == 0:
-        raise SettingsError("a sketch without rows has no directions that could drift")
-    k = min(k, rank)
-    found = [merged.drift(first, k) for merged in history]
-    times = np.array([max(part.made_at_s for part in merged.parts) for merged in history])
-    hours = (times - times[0]) / 3600
-    angles = np.degrees([one.angles[0] for one in found])
-    band = [np.degrees([getattr(one, side)[0] for one in found]) for side in ("lower", "upper")]
-    axes.fill_between(hours, *band, alpha=0.25, color=_BAND, label="certified band")
-    axes.plot(hours, angles, ".-", color=_BAND, label=f"largest angle, k = {k}")
-    axes.set(
-        xlabel="hours since the first snapshot", ylabel="degrees", ylim=(0, 92), title="Drift since the first snapshot"
-    )
+    hours, angles, lower, upper = zip(*points, strict=True)
+    label = f"largest angle, k = {min(k, _rank(newest))}"
+    axes.fill_between(hours, lower, upper, alpha=0.25, color=_BAND, label="certified band")
+    axes.plot(hours, angles, ".-", color=_BAND, label=label)
+    title = f"Drift since the first snapshot{_incomplete(newest)}"
+    axes.set(xlabel="hours since the first snapshot", ylabel="degrees", ylim=(0, 92), title=title)
     axes.legend()
+
+
+def refuse_if_empty(merged: MergedSketch) -> None:
+    if not _rank(merged):
+        raise NoSnapshotError("there is nothing to draw: the sketch has no rows yet, or only rows without a value")
 
 
 Draw = Callable[[Any, MergedSketch, int], None]
@@ -102,8 +125,19 @@ PICTURES: MappingProxyType[str, Draw] = MappingProxyType(
 
 
 def _rows(merged: MergedSketch) -> str:
-    some = "" if merged.complete else f" (INCOMPLETE: {len(merged.missing)} partitions missing)"
-    return f"{merged.rows:,} rows{some}"
+    return f"{merged.rows:,} rows{_incomplete(merged)}"
+
+
+def _incomplete(merged: MergedSketch) -> str:
+    return "" if merged.complete else f" (INCOMPLETE: {len(merged.missing)} partitions missing)"
+
+
+def _rank(merged: MergedSketch) -> int:
+    return int(np.count_nonzero(merged.singular_values()))
+
+
+def _made_at_s(merged: MergedSketch) -> float:
+    return max(part.made_at_s for part in merged.parts)
 
 
 def _short(name: str) -> str:

@@ -6,13 +6,14 @@ partition publishes late is dropped. It joins no group and commits nothing. One 
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Self
 
-from sfd_stream.errors import NoSnapshotError, ObjectMissingError, StoreUnavailableError
+from sfd_stream.errors import FormatError, NoSnapshotError, ObjectMissingError, StoreUnavailableError
 from sfd_stream.kafka.faults import Hooks
 from sfd_stream.kafka.records import Record
 from sfd_stream.kafka.tail import Tail
@@ -32,11 +33,15 @@ _UNDERSCORED = frozenset({"log_level"})
 class SnapshotReader:
     """Reads the snapshots of `topic` at the brokers `bootstrap`.
 
-    `group` chooses one consumer group's sketches where a topic holds several. Snapshots too large for a message rest
-    in the checkpoint store: `store_options` are for its credentials as in `checkpoint.options`, `store_url` is for a
-    store that has another address from here. Other keywords are librdkafka's properties, with `_` for `.`:
+    `group` chooses one consumer group's sketches where a topic holds several. Reading takes as long as it takes; it
+    fails when nothing comes for `timeout_s`. Snapshots too large for a message rest in the checkpoint store:
+    `store_options` are for its credentials as in `checkpoint.options`, `store_url` is for a store that has another
+    address from here. Other keywords are librdkafka's properties, with `_` for `.`:
 
         SnapshotReader("host:9093", "sketches", security_protocol="SSL", ssl_ca_location="ca.pem")
+
+    `oauth_cb` is confluent-kafka's: a function that is given `sasl.oauthbearer.config` and returns a token and the
+    time in seconds at which it expires.
     """
 
     def __init__(
@@ -50,11 +55,14 @@ class SnapshotReader:
         store_options: Mapping[str, str] | None = None,
         wall_clock: Callable[[], float] = time.time,
         hooks: Hooks | None = None,
+        oauth_cb: Callable[[str], tuple[Any, ...]] | None = None,
         **librdkafka: Any,
     ) -> None:
         properties = {dotted(name): value for name, value in librdkafka.items()}
         self.topic = topic
         self.group = group
+        hooks = hooks or Hooks()
+        hooks = hooks if oauth_cb is None else replace(hooks, oauth_token=oauth_cb)
         self._tail = Tail({**properties, "bootstrap.servers": bootstrap}, topic, hooks=hooks)
         self._newest = Newest(group)
         self._timeout_s = timeout_s
@@ -122,11 +130,13 @@ class SnapshotReader:
         """Whose snapshots have been read so far, by key: the newest id of each."""
         return self._newest.ids
 
-    def refresh(self) -> bool:
-        """Reads on to the topic's end; says whether a newer snapshot came."""
+    def refresh(self, go_on: Callable[[], bool] = lambda: True) -> bool:
+        """Reads on to the topic's end; says whether a newer snapshot came. Ends early when `go_on` says no."""
         changed = False
         for records in self._tail.catch_up(self._timeout_s):
             changed |= self._offer(records)
+            if not go_on():
+                break
         return changed
 
     def wait(self, seconds: float) -> bool:
@@ -136,21 +146,29 @@ class SnapshotReader:
             changed |= self._offer(self._tail.poll(min(left, _TURN_S)))
         return changed
 
-    def history(self) -> Iterator[MergedSketch]:
-        """The merged sketch after each snapshot that the topic still holds, in order of their times.
+    def history(self, points: int = 100) -> Iterator[MergedSketch]:
+        """The merged sketch at up to `points` moments since every partition had a snapshot, in order of their times.
 
         A compacted topic holds what was published since the last compaction. All of it is kept in memory meanwhile.
         """
         self._tail.rewind()
-        records = [record for batch in self._tail.catch_up(self._timeout_s) for record in batch]
-        self._offer(records)
+        found = [record for batch in self._tail.catch_up(self._timeout_s) for record in batch]
+        self._offer(found)
+        records = sorted(found, key=lambda record: record.timestamp_ms or 0)
+        chosen = _thinned(self._moments(records), points)
         past = Newest(self.group)
-        for record in sorted(records, key=lambda record: record.timestamp_ms or 0):
-            if past.offer(record.key, record.value, record.headers):
-                try:
+        for at, record in enumerate(records):
+            past.offer(record.key, record.value, record.headers)
+            if at in chosen:
+                # The bytes of what was replaced long ago may be gone, and what was damaged may have been mended since.
+                with contextlib.suppress(ObjectMissingError, FormatError):
                     yield self._merge(self._resolved(past))
-                except ObjectMissingError:
-                    continue  # the bytes of what was replaced long ago are gone
+
+    def _moments(self, records: list[Record]) -> list[int]:
+        """Where a newer snapshot came, from when on there was one of each partition that has one now."""
+        past, wanted = Newest(self.group), set(self.ids)
+        news = [past.offer(record.key, record.value, record.headers) and wanted <= set(past.ids) for record in records]
+        return [at for at, one in enumerate(news) if one]
 
     def _offer(self, records: list[Record]) -> bool:
         news = [self._newest.offer(record.key, record.value, record.headers) for record in records]
@@ -199,3 +217,10 @@ class SnapshotReader:
 def dotted(name: str) -> str:
     """A keyword as librdkafka's property: `security_protocol` is `security.protocol`."""
     return name if "." in name or name in _UNDERSCORED else name.replace("_", ".")
+
+
+def _thinned(moments: list[int], count: int) -> set[int]:
+    """About evenly, with the first and the last."""
+    if len(moments) <= count:
+        return set(moments)
+    return {moments[at * (len(moments) - 1) // max(count - 1, 1)] for at in range(count)}

@@ -12,7 +12,7 @@ import numpy as np
 from sfd_stream.reader.merged import MergedSketch
 from sfd_stream.sketch.estimator import NotFittedError
 from sfd_stream.sketch.rows import Float
-from sfd_stream.sketch.sketch import Sketch
+from sfd_stream.sketch.sketch import Sketch, coordinates
 
 
 class HasMerged(Protocol):
@@ -67,11 +67,9 @@ class SketchTransformer:
         return self
 
     def transform(self, X: Any) -> Float:
-        """Rows (dense or sparse) in k coordinates."""
+        """Rows (dense or sparse) in k coordinates; rows narrower than the sketch are zero in the rest."""
         components, mean, _ = self._fitted()
-        if X.shape[1] != components.shape[1]:
-            raise ValueError(f"rows of {X.shape[1]} columns, but the sketch has {components.shape[1]}")
-        found = np.asarray(X @ components.T)
+        found = coordinates(X, components)
         return found if mean is None else found - mean @ components.T
 
     def fit_transform(self, X: Any, y: object = None) -> Float:

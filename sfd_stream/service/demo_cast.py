@@ -189,15 +189,18 @@ class Workers:
         """Until it holds. A worker that ends by itself, or a long time, ends the demo."""
         deadline = time.monotonic() + PATIENCE_S
         while not condition():
-            for worker in self.all.values():
-                if not worker.alive and worker.number not in self.fallen:
-                    raise DemoError(
-                        f"worker {worker.number} ended with exit code {worker.process.returncode} before {what};"
-                        f" its last words: {worker.last_words()}"
-                    )
+            self.check_alive(what)
             if time.monotonic() > deadline:
                 raise DemoError(f"{what} did not happen within {PATIENCE_S:.0f} s")
             time.sleep(_LOOK_S)
+
+    def check_alive(self, before: str) -> None:
+        for worker in self.all.values():
+            if not worker.alive and worker.number not in self.fallen:
+                raise DemoError(
+                    f"worker {worker.number} ended with exit code {worker.process.returncode} before {before};"
+                    f" its last words: {worker.last_words()}"
+                )
 
 
 class Feed:

@@ -23,6 +23,7 @@ from sfd_stream.errors import (
     ObjectMissingError,
     StoreUnavailableError,
 )
+from sfd_stream.kafka.faults import CHECK_IT
 from sfd_stream.kafka.sink import TOO_LARGE, Sink
 from sfd_stream.reader.merged import MergedSketch, merge
 from sfd_stream.reader.reader import SnapshotReader
@@ -87,16 +88,20 @@ class Merger:
 
     def start(self) -> None:
         """Takes the epoch after that of the newest message under its own key, and reads all parts."""
-        self._watch.alive()
-        self._own.refresh()
+        self._own.refresh(self._going)
         newest = self._own_newest()
         self._epoch = 1 if newest is None else newest.epoch + 1
         self.last = newest
         for reader in self._inputs:
-            self._watch.alive()
-            reader.refresh()
+            if self._going():
+                reader.refresh(self._going)
         self._watch.started()
         self.log.info("merging", topic=self.plan.topic, epoch=self._epoch)
+
+    def _going(self) -> bool:
+        """Reading a long topic takes its time: whoever watches sees that it lives, and it can be told to stop."""
+        self._watch.alive()
+        return not self._stopped.is_set()
 
     def turn(self) -> None:
         self.publish_due()
@@ -109,6 +114,14 @@ class Merger:
             self._publish_merge()
         elif self._newest is not None and self._clock() - self._published_at >= self.plan.republish_s:
             self._publish(self._newest)
+
+    def publish_once(self) -> None:
+        """The merge of what was read, in the topic when this returns; raises where `turn` would try again."""
+        self._check_alone()
+        if not self._publish_new(self._merge()):
+            raise BrokerRefusedError(
+                f"the merge was not delivered to {self.plan.topic} in {FLUSH_S:g} s: nothing is published; {CHECK_IT}"
+            )
 
     def _listen(self) -> None:
         """For `every_s`, or until stopped."""
@@ -123,8 +136,11 @@ class Merger:
 
     def _publish_merge(self) -> None:
         merged = self._merged()
-        if merged is None:
-            return
+        if merged is not None:
+            self._publish_new(merged)
+
+    def _publish_new(self, merged: MergedSketch) -> bool:
+        """Under the next number. Says whether it is in the topic."""
         self._number += 1
         snapshot_id = SnapshotId(self._own.cluster_id, self.plan.group, self.plan.topic, 0, self._epoch, self._number)
         encoded = encode_snapshot(snapshot_of_merge(merged, snapshot_id, self._wall_clock()))
@@ -135,6 +151,7 @@ class Merger:
             self.published += 1
             self._watch.published(merged, len(encoded))
             self._say(merged, len(encoded))
+        return not self._changed
 
     def _merged(self) -> MergedSketch | None:
         """None while there is nothing to merge, a part can't be fetched right now, or it is told to stop."""
@@ -156,6 +173,9 @@ class Merger:
 
     def _merge(self) -> MergedSketch:
         parts = [snapshot for reader in self._inputs for snapshot in _held(reader)]
+        if not parts:
+            names = ", ".join(reader.topic for reader in self._inputs)
+            raise NoSnapshotError(f"there is nothing to merge: no snapshot in {names}")
         return merge(parts, self._wall_clock(), ell=self.plan.ell)
 
     def _publish(self, message: Message) -> bool:

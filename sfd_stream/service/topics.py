@@ -31,7 +31,7 @@ def ensure_topic(
     if found is None:
         # The built-in broker has no controller to make topics: it makes them by itself when asked for one.
         if cluster.controller_id in cluster.brokers:
-            _create(admin, topic, partitions, config or {})
+            _create(admin, cluster, topic, partitions, config or {})
         found = _await_partitions(admin, topic, sleep)
     if partitions is not None and found != partitions:
         raise SettingsError(f"topic {topic} has {found} partitions, not {partitions}; leave out --partitions")
@@ -58,7 +58,7 @@ def _partitions_of(cluster: Any, topic: str) -> int | None:
     return len(metadata.partitions) if has_leaders else None
 
 
-def _create(admin: Any, topic: str, partitions: int | None, config: Mapping[str, str]) -> None:
+def _create(admin: Any, cluster: Any, topic: str, partitions: int | None, config: Mapping[str, str]) -> None:
     count = partitions or _BROKER_DEFAULT
     wanted = NewTopic(topic, num_partitions=count, replication_factor=_BROKER_DEFAULT, config=dict(config))
     try:
@@ -69,9 +69,13 @@ def _create(admin: Any, topic: str, partitions: int | None, config: Mapping[str,
             return  # somebody was quicker
         raise BrokerRefusedError(
             f"topic {topic} is not there and can't be made ({cause.str()}); create it, for example with"
-            f" kafka-topics.sh --create --topic {topic} --partitions {partitions or 4}"
-            + "".join(f" --config {name}={value}" for name, value in config.items())
+            f" kafka-topics.sh --bootstrap-server {_address(cluster)} --create --topic {topic}"
+            f" --partitions {partitions or 1}" + "".join(f" --config {name}={value}" for name, value in config.items())
         ) from error
+
+
+def _address(cluster: Any) -> str:
+    return ",".join(f"{broker.host}:{broker.port}" for broker in list(cluster.brokers.values())[:3])
 
 
 def _await_partitions(admin: Any, topic: str, sleep: Callable[[float], None]) -> int:

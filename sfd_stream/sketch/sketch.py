@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import scipy.linalg
@@ -17,6 +17,7 @@ from sfd_stream.sketch.drift import Drift, Spectrum, drift_of
 from sfd_stream.sketch.iteration import ritz_of
 from sfd_stream.sketch.rows import Float
 from sfd_stream.sketch.stack import power_of_two_above
+from sfd_stream.sketch.tables import frame_of, long_table
 from sfd_stream.sketch.verify import EPS
 
 SQUARES_MAX = 2.0**1020
@@ -38,6 +39,13 @@ class PCA(NamedTuple):
     explained_variance: Float
     error: float
     mean: Float
+
+
+class HasSketch(Protocol):
+    """What stands for a sketch, as a merge that was read does."""
+
+    @property
+    def sketch(self) -> Sketch: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,8 +103,11 @@ class Sketch:
         return signed(self._svd()[1][: self._rank(k)])
 
     def project(self, X: Any, k: int | None = None) -> Float:
-        """Rows of X in the coordinates of the k strongest directions (not centred)."""
-        return np.asarray(X @ self.components(k).T)
+        """Rows of X in the coordinates of the k strongest directions (not centred).
+
+        Rows may be narrower than the sketch, as from before its columns grew: they are zero in the rest.
+        """
+        return coordinates(X, self.components(k))
 
     def explained(self, k: int) -> Interval:
         """The share of ||A||F^2 that the best subspace of dimension k holds.
@@ -164,8 +175,20 @@ class Sketch:
         variance = np.maximum(top + (self.delta - self.rounding) / 2, 0.0) / self._over()
         return PCA(signed((Q @ vectors[:, ::-1][:, :k]).T), variance, error, self.mean)
 
-    def drift(self, other: Sketch, k: int) -> Drift:
+    def to_table(self, k: int | None = None, top: int | None = None) -> dict[str, Any]:
+        """The components as a long table: `component` (from 1), `column`, `name`, `weight`; `top` of each, or all.
+
+        Arrays of one length by name, which data frames take as they are. A column's name is its number here.
+        """
+        return long_table(self.components(k), str, top)
+
+    def to_frame(self, k: int | None = None, top: int | None = None) -> Any:
+        """The same as a pandas.DataFrame; pandas must be installed."""
+        return frame_of(self.to_table(k, top))
+
+    def drift(self, other: Sketch | HasSketch, k: int) -> Drift:
         """Principal angles between the top-k subspaces of both, with a bound of how far the true ones may be off."""
+        other = other if isinstance(other, Sketch) else other.sketch
         d = max(self.d, other.d)
         mine, others = self.padded(d), other.padded(d)
         return drift_of(mine._spectrum(), others._spectrum(), k)  # noqa: SLF001 - another of our kind
@@ -287,6 +310,14 @@ def _same(a: Any, b: Any) -> bool:
 def _square(X: Float) -> float:
     wide = np.asarray(X, np.float64).ravel()
     return float(wide @ wide)
+
+
+def coordinates(X: Any, components: Float) -> Float:
+    """Rows in the coordinates of these directions; columns that the rows lack are zero."""
+    width, d = np.shape(X)[-1], components.shape[1]
+    if width > d:
+        raise ValueError(f"rows of {width} columns, but the sketch has {d}: take a newer sketch, or fewer columns")
+    return np.asarray(X @ components[:, :width].T)
 
 
 def signed(components: Float) -> Float:

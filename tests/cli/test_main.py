@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from typing import NoReturn
+from collections.abc import Iterator
+from typing import Any, NoReturn
 
 import pytest
+import typer
 
 from sfd_stream import __version__, errors
 from sfd_stream.cli import app, main
@@ -58,10 +60,17 @@ def test_debug_shows_the_traceback_but_no_secret(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(app, "run", raising(RuntimeError(f"s3://a:{SECRET}@b is away")))
-    assert main(["--debug", "anything"]) == 1
-    err = capsys.readouterr().err
-    assert "Traceback" in err
-    assert SECRET not in err
+    for arguments in (["--debug", "anything"], ["anything", "--flag", "--debug"]):
+        assert main(arguments) == 1
+        err = capsys.readouterr().err
+        assert "Traceback" in err
+        assert SECRET not in err
+
+
+def test_debug_may_stand_anywhere(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["config", "schema", "--debug"]) == 0
+    assert main(["config", "--debug", "schema"]) == 0
+    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize("arguments", [["nope"], ["config"], ["produce", "--nope"], ["produce", "--seed", "x"]])
@@ -86,12 +95,26 @@ def test_help_teaches_commands_exit_codes_and_settings(
         assert word in out
 
 
-@pytest.mark.parametrize(
-    "command", [["produce"], ["config"], ["config", "check"], ["config", "show"], ["config", "schema"]]
-)
-def test_every_command_shows_an_example(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def commands(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Every one that can be typed, groups too."""
+    if path:
+        yield path
+    for name, below in getattr(command, "commands", {}).items():
+        yield from commands(below, (*path, name))
+
+
+COMMANDS = list(commands(typer.main.get_command(app._app())))
+
+
+def test_the_tree_of_commands_is_walked_to_its_leaves() -> None:
+    assert {("run",), ("checkpoint",), ("checkpoint", "reset"), ("config", "show")} <= set(COMMANDS)
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_every_command_shows_an_example(command: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*command, "--help"]) == 0
-    assert "Example: " in capsys.readouterr().out
+    _, example = " ".join(capsys.readouterr().out.split()).split("Example: ", 1)
+    assert f"sfd-stream {command[0]}" in example
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:

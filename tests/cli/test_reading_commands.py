@@ -13,17 +13,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import scipy.io
+import scipy.sparse as sp
 from rich.console import Console
 
 from sfd_stream import SnapshotReader
-from sfd_stream.cli import main
+from sfd_stream.cli import logins, main
 from sfd_stream.cli.merge import listener_for
 from sfd_stream.cli.watch import Look, view
 from sfd_stream.config import load_some
 from sfd_stream.errors import SettingsError
+from sfd_stream.kafka import ends
+from sfd_stream.kafka.faults import Hooks
+from sfd_stream.kafka.sink import Sink
 from sfd_stream.reader.merged import MergedSketch, merge
+from sfd_stream.reader.plots import drift, drift_points, new_figure
 from sfd_stream.service.web import listening
-from sfd_stream.wire.snapshots import Snapshot
+from sfd_stream.wire.snapshots import Snapshot, encode_snapshot, reference_to
 from tests.parts.kafka import free_ports
 from tests.reader.made import message, publish, rows_of, sketch_of, snapshot
 
@@ -48,6 +53,10 @@ def made(held: tuple[int, ...] = (0, 1), partitions: int = 2, number: int = 1) -
         )
         for p in held
     ]
+
+
+def without_rows(**changes: Any) -> Snapshot:
+    return snapshot(sketch_of(sp.csr_array((3, 12))), cluster=None, **changes)
 
 
 @pytest.fixture
@@ -113,6 +122,9 @@ def test_what_is_missing_is_shouted(built_in: BuiltIn, tmp_path: Path, capsys: p
         (["read"], 2, "which topic? Give --topic NAME"),
         (["export", "x.pickle", "--topic", "T"], 2, "must end in .npz, .csv, .mtx"),
         (["plot", "x.gif", "--topic", "T"], 2, "must end in .png or .svg"),
+        (["plot", "x.svg", "--topic", "N"], 3, "the sketch has no rows yet"),
+        (["plot", "x.svg", "--what", "drift", "--topic", "N"], 3, "the sketch has no rows yet"),
+        (["export", "x.mtx", "--topic", "N"], 3, "x.mtx is not written: the sketch has no rows yet"),
         (["export", "/no/such/folder/x.csv", "--topic", "T"], 2, "can't write /no/such/folder/x.csv: No such file"),
         (["plot", "/no/such/folder/x.svg", "--topic", "T"], 2, "can't write /no/such/folder/x.svg: No such file"),
     ],
@@ -121,6 +133,9 @@ def test_what_goes_wrong_is_one_sentence(
     built_in: BuiltIn, topic: str, capsys: pytest.CaptureFixture[str], arguments: list[str], code: int, says: str
 ) -> None:
     topics = {"T": topic, "E": built_in.create_topic()}
+    if "N" in arguments:
+        topics["N"] = built_in.create_topic()
+        publish(built_in, topics["N"], [message(without_rows())])
     assert run(built_in, *(topics.get(argument, argument) for argument in arguments)) == code
     assert says in capsys.readouterr().err
 
@@ -188,6 +203,18 @@ def test_every_picture_is_drawn(
     assert data.startswith(b"\x89PNG" if suffix == "png" else b"<?xml")
 
 
+def test_drift_is_told_from_the_first_state_that_has_directions_and_says_what_is_missing() -> None:
+    states = [sp.csr_array((3, 12)), rows_of(0, n=1), rows_of(1), rows_of(2)]
+    history = [merge([snapshot(sketch_of(A), partitions=2, made_at_s=3600.0 * n)], 0) for n, A in enumerate(states)]
+    points = drift_points(history[-1], iter(history), 2)
+    assert [point.hours for point in points] == [0.0, 1.0, 1.0]
+    assert [point.lower <= point.angle <= point.upper for point in points] == [True] * 3
+    assert points[0].angle < 1e-6 < points[1].angle
+    axes = new_figure().subplots()
+    drift(axes, history[-1], points, 2)
+    assert axes.get_title() == "Drift since the first snapshot (INCOMPLETE: 1 partitions missing)"
+
+
 def test_without_matplotlib_it_says_what_to_install(
     built_in: BuiltIn, topic: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -216,6 +243,23 @@ def test_watch_json_is_an_object_a_line_for_each_change(
     assert isinstance(found["lag"], dict)
 
 
+def test_what_asks_for_the_lag_logs_in_as_the_reader_does(
+    built_in: BuiltIn, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    login, told = Hooks(), []
+
+    class Watched(ends.Ends):
+        def __init__(self, properties: Any, *, hooks: Hooks | None = None) -> None:
+            told.append((properties["log_level"], hooks))
+            super().__init__(properties, hooks=hooks)
+
+    monkeypatch.setattr(ends, "Ends", Watched)
+    monkeypatch.setattr(logins, "hooks_for", lambda named, _: login if named == "our_tokens:make" else None)
+    flags = ["--changes", "1", "--every", "0.1", "--set", "kafka_oauth_callback=our_tokens:make"]
+    assert run(built_in, "watch", "--topic", topic, *flags) == 0
+    assert told == [(2, login)]
+
+
 def test_the_live_view_shows_partitions_bars_and_drift() -> None:
     merged = merge(made((0, 2), 3), 1000.0)
     look = Look(merged, made((0, 2), 3), {"rows/0": 1234}, merged.drift(merged, 2))
@@ -235,9 +279,14 @@ def test_the_live_view_shows_partitions_bars_and_drift() -> None:
 
 
 def merge_arguments(built_in: BuiltIn, **settings: str) -> list[str]:
-    given: dict[str, str] = {"kafka.bootstrap.servers": built_in.bootstrap, "kafka.group.id": "m"}
-    pairs = given | {f"merge.{name}": value for name, value in settings.items()}
-    return ["merge", "--once", *(part for key, value in pairs.items() for part in ("--set", f"{key}={value}"))]
+    pairs = {"kafka.group.id": "m"} | {f"merge.{name}": value for name, value in settings.items()}
+    return [
+        "merge",
+        "--once",
+        "--broker",
+        built_in.bootstrap,
+        *(part for key, value in pairs.items() for part in ("--set", f"{key}={value}")),
+    ]
 
 
 def test_merge_publishes_one_sketch_of_several_topics(
@@ -257,14 +306,31 @@ def test_merge_publishes_one_sketch_of_several_topics(
     assert (merged.rows, merged.sketch.ell, merged.complete) == (120, 5, True)
 
 
-def test_a_merge_of_nothing_says_that_it_published_nothing_and_one_that_goes_on_prints_nothing(
-    built_in: BuiltIn, capsys: pytest.CaptureFixture[str]
-) -> None:
-    arguments = [*merge_arguments(built_in, topics=built_in.create_topic(), topic=built_in.create_topic()), "--json"]
-    assert main(arguments) == 0
-    assert json.loads(capsys.readouterr().out)["published"] is False
+def test_a_merge_that_goes_on_has_no_json(built_in: BuiltIn, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = [*merge_arguments(built_in, topics="any", topic="other"), "--json"]
     assert main([part for part in arguments if part != "--once"]) == 2
     assert "--json goes with --once" in capsys.readouterr().err
+
+
+def test_merge_once_ends_well_only_if_it_has_published(
+    built_in: BuiltIn,
+    topic: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    empty, referring, out = (built_in.create_topic() for _ in range(3))
+    arguments = merge_arguments(built_in, topics=empty, topic=out)
+    assert main(arguments) == 3
+    assert f"nothing to merge: no snapshot in {empty}" in capsys.readouterr().err
+    store_url = (tmp_path / "store").as_uri()
+    (tmp_path / "store").mkdir()
+    publish(built_in, referring, [reference_to(encode_snapshot(made()[0]), store_url, "gone")])
+    assert main(merge_arguments(built_in, topics=referring, topic=out)) == 5
+    assert "which is not there" in capsys.readouterr().err
+    monkeypatch.setattr(Sink, "publish", lambda *_: None)  # its queue is full: the broker takes nothing
+    assert main(merge_arguments(built_in, topics=topic, topic=out)) == 5
+    assert f"was not delivered to {out}" in capsys.readouterr().err
 
 
 def test_merge_says_that_it_is_well_and_ends_in_peace_when_told_to(

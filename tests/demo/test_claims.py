@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import io
 import re
+import subprocess
+import sys
 import threading
 import xml.etree.ElementTree as ET
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from rich.console import Console
 
+from sfd_stream.cli.demo_story import Story
 from sfd_stream.cli.demo_view import Look, Teller, view
 from sfd_stream.service import demo
+from sfd_stream.service.demo_cast import DemoWorker, Ground, Workers
 from sfd_stream.service.demo_picture import Picture
 from sfd_stream.service.row_messages import bag_messages
 from sfd_stream.sketch.estimator import SparseFrequentDirections
@@ -93,6 +99,22 @@ def test_the_picture_is_one_whole_svg_that_loads_nothing(truth: demo.Truth, sket
     assert len(tree.findall(".//{*}circle")) == len(true) + 1, "one for each value, and the legend's"
     assert re.findall(r"https?://[^\"]*", svg) == ["http://www.w3.org/2000/svg"]
     assert not re.search(r"href|url\(|@import", svg)
+
+
+def test_while_it_stays_a_worker_that_dies_ends_it(tmp_path: Path) -> None:
+    process = subprocess.Popen([sys.executable, "-c", "raise SystemExit(3)"], stdin=subprocess.PIPE)
+    process.wait()
+    log = tmp_path / "worker-1.log"
+    log.write_text('{"event": "no more room"}\n')
+    ground = Ground("b:1", "rows", "sketches", "g", "file:///x", given=False)
+    teller, worker = Teller(), DemoWorker(1, log, process)
+    with Workers(tmp_path, tmp_path / "s.yaml", ground, all={1: worker}) as workers:
+        workers.start = lambda _: worker  # type: ignore[method-assign]
+        worker.page = lambda: "http://x/"  # type: ignore[method-assign]
+        story = Story(ground, None, workers, teller, None)  # type: ignore[arg-type]
+        story.truth, story.feed = SimpleNamespace(messages=[b""]), SimpleNamespace(send=lambda *_: None)  # type: ignore[assignment]
+        with pytest.raises(demo.DemoError, match=r"worker 1 ended with exit code 3 before Ctrl-C; .*: no more room"):
+            story.stay()
 
 
 def part(number: int, **change: object) -> dict[str, object]:

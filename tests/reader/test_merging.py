@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
+import sys
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -54,6 +55,23 @@ def test_a_null_value_takes_its_key_away_and_lets_nothing_older_back() -> None:
     assert not newest.offer(old.key, old.value, old.headers)
     assert newest.offer(new.key, new.value, new.headers)  # published again: it is there again
     assert [found.id.order for found in newest.all()] == [ORDERS[1]]
+
+
+def test_damage_is_healed_by_publishing_the_same_again() -> None:
+    stale, good = MESSAGES[0], MESSAGES[1]
+    damaged = good.value[:-1] + bytes([good.value[-1] ^ 1])
+    for before, harm in (([good], (good.key, b"garbage", ())), ([], (good.key, damaged, good.headers))):
+        newest = Newest()
+        for one in before:
+            newest.offer(one.key, one.value, one.headers)
+        newest.offer(*harm)
+        assert not newest.offer(stale.key, stale.value, stale.headers)  # heals nothing
+        with pytest.raises(FormatError):
+            newest.all()
+        assert newest.offer(good.key, good.value, good.headers)
+        assert [found.id.order for found in newest.all()] == [ORDERS[1]]
+        assert not newest.offer(good.key, damaged, good.headers)  # what is sound stays
+        assert len(newest.all()) == 1
 
 
 def test_a_broken_message_of_another_group_is_none_of_ours() -> None:
@@ -143,7 +161,38 @@ def test_the_first_to_name_a_column_keeps_it_and_the_rest_have_numbers() -> None
     assert [named().name(column) for column in (0, 3, 5, 7)] == ["sun", "moon", "star", "7"]
 
 
-def test_the_long_table_is_the_components_and_pandas_and_arrow_would_take_it() -> None:
+def test_what_a_sketch_answers_a_merged_one_answers_too() -> None:
+    merged = named()
+    public = {name for name in dir(merged.sketch) if not name.startswith("_")} - {"merge_all"}
+    assert public <= set(dir(merged))
+    for field in fields(merged.sketch):
+        assert getattr(merged, field.name) is getattr(merged.sketch, field.name)
+    for other in (merged, merged.sketch):
+        assert merged.drift(other, 2).angles[0] < 1e-6
+        assert merged.sketch.drift(other, 2).angles[0] < 1e-6
+        assert merged.merge(other) == merged.sketch.merge(merged.sketch)
+    assert merged.resized(3) == merged.sketch.resized(3)
+    assert merged.padded(20).d == 20
+    assert merged.astype("float32").matrix.dtype == np.float32
+
+
+def test_the_table_is_a_data_frame_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    import pandas as pd
+
+    merged = named()
+    for one in (merged, merged.sketch):
+        table, frame = one.to_table(3, top=4), one.to_frame(3, top=4)
+        pd.testing.assert_frame_equal(frame, pd.DataFrame(table))
+        assert list(frame.columns) == ["component", "column", "name", "weight"]
+        wide = one.to_frame(3).pivot_table(index="component", columns="column", values="weight").to_numpy()
+        assert np.array_equal(np.abs(wide), np.abs(one.components(3)))
+    assert merged.sketch.to_table(1)["name"].tolist() == list(map(str, merged.sketch.to_table(1)["column"]))
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(ImportError, match="to_frame needs pandas: pip install pandas"):
+        merged.to_frame(3)
+
+
+def test_the_long_table_is_the_components() -> None:
     merged = named()
     table = merged.to_table(3)
     assert list(table) == ["component", "column", "name", "weight"]

@@ -306,6 +306,18 @@ def test_a_broker_that_is_not_there_is_an_error_that_says_so() -> None:
         reader.latest()
 
 
+def test_tokens_come_from_a_function() -> None:
+    asked: list[str] = []
+
+    def token(config: str) -> tuple[str, float]:
+        asked.append(config)
+        return "token", 2e9
+
+    login = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "OAUTHBEARER", "sasl_oauthbearer_config": "us"}
+    SnapshotReader("127.0.0.1:1", "t", oauth_cb=token, log_level=0, **login).close()
+    assert set(asked) == {"us"}
+
+
 def test_a_newer_format_is_told_from_damage(kafka: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     topic, damaged_topic = kafka.create_topic(), kafka.create_topic()
     good = message(snapshot(sketch_of(rows_of(0))))
@@ -389,11 +401,12 @@ def test_a_tombstone_takes_a_partition_away_for_cold_and_for_live_readers(kafka:
                 assert reader.merged().missing == ("rows/0",)
 
 
-def test_history_tells_every_state_that_the_topic_still_holds(kafka: Broker) -> None:
+def test_history_tells_every_state_since_all_partitions_had_one_or_a_few_of_them(kafka: Broker) -> None:
     topic = kafka.create_topic(partitions=3)
     for number in (1, 2, 3):
         made = [snapshot(sketch_of(rows_of(p, n=10 * number)), p, partitions=2, number=number) for p in range(2)]
         publish(kafka, topic, map(message, made))
     with reader_of(kafka, topic) as reader:
-        assert [merged.rows for merged in reader.history()] == [10, 20, 30, 40, 50, 60]
+        assert [merged.rows for merged in reader.history()] == [20, 30, 40, 50, 60]
+        assert [merged.rows for merged in reader.history(points=3)] == [20, 40, 60]
         assert reader.merged().rows == 60

@@ -66,6 +66,13 @@ def test_a_refresh_does_not_flip_what_stayed() -> None:
     assert np.all(np.sum(model.refresh(SKETCH).components_ * before, axis=1) < 0)
 
 
-def test_rows_of_another_width_are_refused() -> None:
-    with pytest.raises(ValueError, match="rows of 7 columns, but the sketch has 12"):
-        SketchTransformer(SKETCH, k=2).fit().transform(np.zeros((1, 7)))
+@pytest.mark.parametrize("centre", [False, True])
+def test_rows_from_before_the_columns_grew_are_zero_in_the_rest_and_wider_ones_are_refused(centre: bool) -> None:
+    model = SketchTransformer(SKETCH, k=2, centre=centre).fit()
+    X = rows_of(5, d=7)
+    wide = np.pad(X.toarray(), ((0, 0), (0, 5)))
+    assert np.allclose(model.transform(X), model.transform(wide))
+    assert np.allclose(SKETCH.project(X, 2), SKETCH.project(wide, 2))
+    for refuse in (model.transform, SKETCH.project):
+        with pytest.raises(ValueError, match="rows of 13 columns, but the sketch has 12: take a newer sketch"):
+            refuse(np.zeros((1, 13)))

@@ -37,7 +37,9 @@ class FakeAdmin:
         if topic and topic not in self.topics and self._makes_by_itself:
             self.topics[topic] = self._makes_by_itself
         listed = {name: self._described(name, count) for name, count in self.topics.items()}
-        return SimpleNamespace(topics=listed, controller_id=self._controller, brokers={1: "one"})
+        return SimpleNamespace(
+            topics=listed, controller_id=self._controller, brokers={1: SimpleNamespace(host="b1", port=9092)}
+        )
 
     def create_topics(self, new: list[Any], **_: float) -> dict[str, Future[None]]:
         [topic] = new
@@ -80,8 +82,15 @@ def test_an_absent_topic_is_made_and_its_leaders_are_waited_for() -> None:
 
 
 def test_who_may_not_make_it_is_told_what_to_do() -> None:
-    with pytest.raises(BrokerRefusedError, match=r"can't be made .* kafka-topics\.sh --create --topic rows"):
-        ensured(FakeAdmin({}, refuses=KafkaError.TOPIC_AUTHORIZATION_FAILED), None)
+    """By a command that can be pasted, with all that the topic needs."""
+    config = {"cleanup.policy": "compact", "max.message.bytes": "2000000"}
+    admin = FakeAdmin({}, refuses=KafkaError.TOPIC_AUTHORIZATION_FAILED)
+    with pytest.raises(BrokerRefusedError) as refused:
+        ensure_topic(admin, "sketches", None, sleep=lambda _: None, config=config)
+    assert str(refused.value).endswith(
+        "create it, for example with kafka-topics.sh --bootstrap-server b1:9092 --create --topic sketches"
+        " --partitions 1 --config cleanup.policy=compact --config max.message.bytes=2000000"
+    )
 
 
 def test_somebody_quicker_is_no_failure() -> None:

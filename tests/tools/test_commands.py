@@ -40,7 +40,9 @@ def test_size_gives_both_answers_and_says_which_is_which(capsys: pytest.CaptureF
 
 def test_a_sketch_as_large_as_the_matrix_is_wide_is_said_to_be_exact(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["size", "--epsilon", "0.01", "--d", "50"]) == 0
-    assert "50 (= d: exact)" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "50 (= d: exact)" in out
+    assert "measured just now (the shape itself)" in out  # though the theorem asks for more rows than there are columns
 
 
 def test_bench_measures_sketch_formats_and_store(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

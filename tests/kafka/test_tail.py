@@ -1,0 +1,71 @@
+"""Reading a topic to its end: for as long as it goes on, and no longer."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka import OFFSET_INVALID
+
+from sfd_stream.errors import BrokerRefusedError
+from sfd_stream.kafka import tail as module
+from sfd_stream.kafka.tail import Tail
+
+
+class SlowBroker:
+    """One partition from offset 100 to 120 that gives a record every 20 s, up to `gives` of them."""
+
+    def __init__(self, gives: int, passes: int = 0) -> None:
+        self.now = 0.0
+        self.gives = gives
+        self.passes = passes  # control records: the position moves, and nobody sees them
+        self.next = 100
+
+    def consumer(self, _: Any) -> Any:
+        return SimpleNamespace(consume=self._consume, position=self._position, incremental_assign=lambda _: None)
+
+    def ends(self, *_: Any, **__: Any) -> Any:
+        found = SimpleNamespace(error=None, partitions={0: None})
+        metadata = SimpleNamespace(cluster_id="c", topics={"t": found})
+        return SimpleNamespace(metadata=lambda *_: metadata, marks=lambda *_: {0: (100, 120)})
+
+    def _position(self, _: Any) -> list[Any]:
+        return [SimpleNamespace(offset=self.next if self.next > 100 else OFFSET_INVALID)]
+
+    def _consume(self, *_: Any) -> list[Any]:
+        self.now += 20.0
+        if self.next < 100 + self.passes:
+            self.next += 1
+            return []
+        if self.next >= 100 + self.gives:
+            return []
+        self.next += 1
+        told = {"partition": 0, "offset": self.next - 1, "error": None, "timestamp": (0, 0), "value": b"", "key": b""}
+        return [SimpleNamespace(**{name: lambda v=v: v for name, v in told.items()}, headers=lambda: None)]
+
+
+@pytest.fixture
+def tail_of(monkeypatch: pytest.MonkeyPatch) -> Any:
+    def make(broker: SlowBroker) -> Tail:
+        monkeypatch.setattr(module, "Consumer", broker.consumer)
+        monkeypatch.setattr(module, "Ends", broker.ends)
+        return Tail({"bootstrap.servers": "b:1"}, "t", clock=lambda: broker.now)
+
+    return make
+
+
+@pytest.mark.parametrize(("passes", "seen"), [(0, 20), (10, 10)])
+def test_a_topic_that_takes_longer_than_the_limit_is_read_as_long_as_it_goes_on(
+    tail_of: Any, passes: int, seen: int
+) -> None:
+    broker = SlowBroker(20, passes)
+    assert sum(len(batch) for batch in tail_of(broker).catch_up(30.0)) == seen
+    assert broker.now == 400.0
+
+
+def test_a_reading_that_stalls_ends_and_says_how_far_it_came(tail_of: Any) -> None:
+    broker = SlowBroker(7)
+    with pytest.raises(BrokerRefusedError, match=r"did not answer in 30 s: read 7 of 20 records of t"):
+        list(tail_of(broker).catch_up(30.0))
+    assert broker.now == 180.0
