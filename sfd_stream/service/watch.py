@@ -210,7 +210,8 @@ class Watch:
         while self._pace and now - self._pace[0][0] > PACE_OVER_S:
             self._pace.popleft()
         for part in seen:
-            if (replayed := self._known(part.partition).replayed(part, now)) is not None:
+            applied = applied_of(part, around)
+            if (replayed := self._known(part.partition).replayed(part, applied, now)) is not None:
                 self.meter.observe(m.REPLAY_SECONDS, replayed[0])
                 self.meter.add(m.REPLAYED_ROWS, replayed[1])
         self.looker.consider({part.partition: part.facts.rows for part in seen if part.facts is not None}, shoot)

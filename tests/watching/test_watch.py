@@ -128,6 +128,19 @@ def test_replay_ends_where_the_log_ended_when_the_state_was_restored() -> None:
     assert value("sfd_replayed_rows_total") == 120
 
 
+def test_replay_passes_control_records_at_the_end_as_the_lag_does() -> None:
+    stage = Stage(partitions=1)
+    stage.ends[0] = 11  # ten rows and the mark of their transaction
+    stage.tick()
+    stage.feed(0, 10)
+    for position, ended in ((10, 0), (11, 1)):
+        stage.clock.now += 1
+        seen = stage.seen()[0]._replace(position=position)
+        stage.watch.look_around([seen], stage.around, stage.shoot)
+        value = stage.watch.meter.registry.get_sample_value
+        assert (value("sfd_replay_seconds_count"), value("sfd_replayed_rows_total")) == (ended, 10 * ended)
+
+
 def test_the_spectrum_holds_the_sketchs_own_numbers_and_names() -> None:
     stage = Stage(partitions=2)
     for partition in (0, 1):
