@@ -80,8 +80,10 @@ DEAD_LETTERS = Metric(
 # How far behind
 
 APPLIED_OFFSET = Metric(
-    "sfd_applied_offset", "gauge", "offset", "The next offset after all that the sketch holds.", ("partition",)
-)
+    "sfd_applied_offset", "gauge", "offset",
+    "The next offset after all that the sketch holds; of a partition not read yet, where reading will begin.",
+    ("partition",),
+)  # fmt: skip
 COMMITTED_OFFSET = Metric(
     "sfd_committed_offset", "gauge", "offset", "The last offset that the broker acknowledged as committed.",
     ("partition",),

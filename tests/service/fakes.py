@@ -154,6 +154,18 @@ class FakeSource:
     def end_offsets(self, partitions: Collection[int], timeout_s: float) -> dict[int, int]:
         return {p: len(self.logs[p]) for p in partitions}
 
+    def group_offsets(self, partitions: Collection[int], timeout_s: float) -> dict[int, int]:
+        return {p: self.committed_offsets[p] for p in partitions if p in self.committed_offsets}
+
+    def first_offsets(self, partitions: Collection[int], timeout_s: float) -> dict[int, int]:
+        return dict.fromkeys(partitions, 0)
+
+    def known_end(self, partition: int) -> int | None:
+        return None
+
+    def has_nothing(self) -> bool:
+        return False
+
     def position(self, partition: int) -> int:
         return self.positions[partition]
 

@@ -56,6 +56,18 @@ def test_a_partition_is_stuck_when_its_offset_is_flat_while_its_lag_grows_and_on
     assert stage.watch.status.partitions[0].stuck_s == 0.0
 
 
+@pytest.mark.parametrize("state", ["waiting", "claiming"])
+def test_a_partition_that_is_not_read_yet_has_a_lag_and_is_stuck_when_it_grows(state: str) -> None:
+    stage = Stage(partitions=1)
+    for second in range(int(STUCK_AFTER_S) + 2):
+        stage.clock.now += 1
+        unread = stage.seen()[0]._replace(state=state, facts=None, position=None, manifest=None, begins_at=70)
+        stage.watch.look_around([unread._replace(end=100 + second)], stage.around, stage.shoot)
+    part = stage.watch.status.partitions[0]
+    assert (part.applied, part.lag) == (70, 30 + STUCK_AFTER_S + 1)
+    assert part.stuck_s >= STUCK_AFTER_S
+
+
 def test_lag_is_end_minus_applied_and_control_records_leave_none() -> None:
     stage = Stage(partitions=1)
     stage.feed(0, 10)
@@ -75,6 +87,8 @@ def test_lag_is_end_minus_applied_and_control_records_leave_none() -> None:
         (Around(True, False, True, None, 0), [], True, "ready: no partition assigned"),
         (Around(True, False, True, None, 0), ["reading", "claiming"], False, "restoring partition 1"),
         (Around(True, False, True, None, 0), ["reading", "reading"], True, "idle: up to date"),
+        (Around(True, False, True, None, 0), ["reading", "waiting"], False,
+         "no room in memory for partition 1: unread until there is"),
         (Around(True, False, True, 12.0, 0), ["reading"], True, "waiting for the broker: no answer for 12 s"),
         (Around(True, False, True, None, 0), ["paused", "reading"], True,
          "waiting for the checkpoint store: partition 0 paused"),
