@@ -63,7 +63,7 @@ class Tenures:
         self.drop(partitions)  # a loss that the client never told of (librdkafka's pull request 5604)
         for partition in partitions:
             keeper = Keeper(plan.group, plan.topic, partition, around)
-            self._table[partition] = Tenure(partition, keeper, assigned_s=around.clock())
+            self._table[partition] = Tenure(partition, keeper, self._host.log, assigned_s=around.clock())
         self.claim_what_fits()
         return dict.fromkeys(partitions)
 
@@ -112,9 +112,8 @@ class Tenures:
     def _say_that_it_waits(self, tenure: Tenure) -> None:
         if not tenure.told_to_wait:
             tenure.told_to_wait = True
-            self._host.log.warning(
-                "no room for the partition: it waits, unread; raise worker.memory_max_bytes or add workers",
-                partition=tenure.partition,
+            tenure.log.warning(
+                "no room for the partition: it waits, unread; raise worker.memory_max_bytes or add workers"
             )
 
     # Going
@@ -139,9 +138,7 @@ class Tenures:
             self._host.watch.job_failed(tenure.job_kind, failure)
         else:
             return
-        self._host.log.warning(
-            "let go without a last checkpoint: the next owner replays", partition=tenure.partition, reason=why
-        )
+        tenure.log.warning("let go without a last checkpoint: the next owner replays", reason=why)
 
     def drop(self, partitions: Collection[int]) -> None:
         """Whatever still runs for them writes nothing more."""

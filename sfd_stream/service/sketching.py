@@ -18,7 +18,7 @@ from sfd_stream.service.keeper import Surroundings
 from sfd_stream.service.looks import Shot
 from sfd_stream.service.rebalance import Tenures
 from sfd_stream.service.seen import Facts
-from sfd_stream.service.tenure import Log, Tenure
+from sfd_stream.service.tenure import Tenure
 from sfd_stream.service.watch import Watch
 from sfd_stream.state.partition import Frozen
 from sfd_stream.wire.rows import DecodedBatch
@@ -34,7 +34,6 @@ class Host(Protocol):
     """What is needed of the worker."""
 
     around: Surroundings
-    log: Log
     source: Source
     tenures: Tenures
     watch: Watch
@@ -113,10 +112,10 @@ class Sketching:
             return
         tenure.held_back = too_far
         if too_far:
-            self._host.log.warning("paused: the checkpoint store does not keep up", partition=tenure.partition)
+            tenure.log.warning("paused: the checkpoint store does not keep up")
             self._host.source.pause([tenure.partition])
         else:
-            self._host.log.info("resumed: the checkpoint store has caught up", partition=tenure.partition)
+            tenure.log.info("resumed: the checkpoint store has caught up")
             if not self._stalled:
                 self._host.source.resume([tenure.partition])
 

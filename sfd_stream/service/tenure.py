@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, Self
 
 from sfd_stream.service.keeper import Keeper
 from sfd_stream.service.seen import Facts
@@ -21,6 +21,7 @@ JobKind = Literal["claim", "checkpoint", "publication", "retention"]
 class Log(Protocol):
     """The part of a structlog logger that is used."""
 
+    def bind(self, **context: Any) -> Self: ...
     def info(self, event: str, **context: Any) -> Any: ...
     def warning(self, event: str, **context: Any) -> Any: ...
     def debug(self, event: str, **context: Any) -> Any: ...
@@ -53,6 +54,7 @@ class Tenure:
 
     partition: int
     keeper: Keeper
+    worker_log: Log
     job: Future[Any] | None = None
     """One at a time."""
     job_kind: JobKind = "claim"
@@ -89,6 +91,13 @@ class Tenure:
         self.rows_unseen += decoded.block.rows
         self.dirty_since = now_s if self.dirty_since is None else self.dirty_since
         self.unseen_since = now_s if self.unseen_since is None else self.unseen_since
+
+    @property
+    def log(self) -> Log:
+        """Every line about the partition says so, and whose it is: epoch and number of the newest manifest."""
+        newest = self.keeper.manifest
+        owner = {} if newest is None else {"epoch": newest.epoch, "number": newest.number}
+        return self.worker_log.bind(partition=self.partition, **owner)
 
     @property
     def dirty(self) -> bool:

@@ -142,7 +142,8 @@ def test_a_fenced_owner_drops_the_partition_writes_nothing_and_rejoins() -> None
     thief = another_claims(worker)
     source.logs[0] = rows(200)
     turn_until(worker, lambda: source.rejoins)
-    assert diary.said("fenced")
+    [said] = diary.of("fenced")
+    assert (said["partition"], said["epoch"], said["number"]) == (0, 1, 1), "as whom it was fenced"
     assert newest(worker) == thief.manifest, "it wrote nothing after the claim"
     assert worker.progress.fences == 1
     assert source.committed_offsets[0] == 0, "and committed nothing"
