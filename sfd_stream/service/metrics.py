@@ -142,11 +142,12 @@ CHECKPOINT_BYTES = Metric(
     "sfd_checkpoint_bytes_total", "counter", "bytes", "Bytes of blobs written for checkpoints.", ("partition",)
 )
 CHECKPOINT_FAILURES = Metric(
-    "sfd_checkpoint_failures_total", "counter", "checkpoints", "Checkpoints that were not made durable, by kind.",
+    "sfd_checkpoint_failures_total", "counter", "attempts",
+    "Failed attempts at a checkpoint, by kind; unavailable ones are made again until checkpoint.give_up_s is over.",
     ("kind",), values=FAILURE_KINDS,
 )  # fmt: skip
 RETENTION_FAILURES = Metric(
-    "sfd_retention_failures_total", "counter", "attempts", "Old checkpoints that could not be removed, by kind.",
+    "sfd_retention_failures_total", "counter", "attempts", "Failed attempts to remove old checkpoints, by kind.",
     ("kind",), values=FAILURE_KINDS,
 )  # fmt: skip
 CHECKPOINT_AGE = Metric(
@@ -168,7 +169,7 @@ RESTORE_SECONDS = Metric(
     buckets=STORE_BUCKETS,
 )  # fmt: skip
 RESTORE_FAILURES = Metric(
-    "sfd_restore_failures_total", "counter", "partitions", "Partitions that could not be taken over, by kind.",
+    "sfd_restore_failures_total", "counter", "attempts", "Failed attempts to take a partition over, by kind.",
     ("kind",), values=FAILURE_KINDS,
 )  # fmt: skip
 RESTORED_ROWS = Metric("sfd_restored_rows_total", "counter", "rows", "Rows that restored states had counted already.")
@@ -184,7 +185,8 @@ REPLAYED_ROWS = Metric(
 
 SNAPSHOTS = Metric("sfd_snapshots_total", "counter", "snapshots", "Snapshots acknowledged.", ("partition",))
 SNAPSHOT_FAILURES = Metric(
-    "sfd_snapshot_failures_total", "counter", "snapshots", "Snapshots not acknowledged, by kind; they stay due.",
+    "sfd_snapshot_failures_total", "counter", "attempts",
+    "Failed attempts to show a snapshot, by kind; it stays due until it is acknowledged.",
     ("kind",), values=FAILURE_KINDS,
 )  # fmt: skip
 SNAPSHOT_SECONDS = Metric(

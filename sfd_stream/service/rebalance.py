@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
+from functools import partial
 from typing import Any, Protocol
 
+from sfd_stream.errors import StoreUnavailableError
 from sfd_stream.kafka.records import Start
 from sfd_stream.service.keeper import AbandonedError, Keeper, Surroundings
 from sfd_stream.service.tenure import Log, Plan, Tenure
@@ -63,7 +65,9 @@ class Tenures:
         self.drop(partitions)  # a loss that the client never told of (librdkafka's pull request 5604)
         for partition in partitions:
             keeper = Keeper(plan.group, plan.topic, partition, around)
-            self._table[partition] = Tenure(partition, keeper, self._host.log, assigned_s=around.clock())
+            tenure = Tenure(partition, keeper, self._host.log, assigned_s=around.clock())
+            keeper.on_failure = partial(self._store_failed, tenure)
+            self._table[partition] = tenure
         self.claim_what_fits()
         return dict.fromkeys(partitions)
 
@@ -115,6 +119,11 @@ class Tenures:
             tenure.log.warning(
                 "no room for the partition: it waits, unread; raise worker.memory_max_bytes or add workers"
             )
+
+    def _store_failed(self, tenure: Tenure, error: StoreUnavailableError) -> None:
+        """Beside the loop, once an attempt: an outage is seen while it lasts, not when patience is over."""
+        self._host.watch.job_failed(tenure.job_kind, error)
+        tenure.log.warning("the checkpoint store does not answer: tried again", job=tenure.job_kind, reason=str(error))
 
     # Going
 

@@ -3,8 +3,8 @@
     worker ──► Watch ──► Meter (counts)             ──► /metrics
                  └─────► Status (once a second)     ──► /metrics, /status.json, /
 
-The loop's thread calls everything here but `applied`, which is the sketching thread's, and `checkpointed` and
-`snapshot_...`, which are a checkpoint's own. Nothing waits, nothing asks.
+The loop's thread calls everything here but `applied`, which is the sketching thread's, and `checkpointed`,
+`snapshot_...` and `job_failed`, which are a checkpoint's own too. Nothing waits, nothing asks.
 """
 
 from __future__ import annotations

@@ -200,7 +200,8 @@ class Worker:
     # Jobs beside the loop
 
     def begin(self, tenure: Tenure, kind: JobKind, job: Callable[..., Any], *args: Any) -> None:
-        tenure.job, tenure.job_kind = self._beside.submit(job, *args), kind
+        tenure.job_kind = kind  # first: the job may be told of before it is known
+        tenure.job = self._beside.submit(job, *args)
 
     def ask(self, tenure: Tenure, question: Callable[[], T]) -> T:
         """At the desk: answered by the loop's thread, and only while the partition is ours."""

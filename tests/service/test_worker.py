@@ -200,15 +200,36 @@ def test_a_store_that_is_away_pauses_reading_and_the_loop_goes_on() -> None:
     assert state_of(worker).rows == 2000
 
 
+class Away(MemoryStore):
+    away = False
+
+    def put(self, key: str, data: bytes) -> None:
+        if self.away:
+            raise StoreUnavailableError("no route")
+        super().put(key, data)
+
+
+def test_a_store_that_is_away_is_counted_and_said_while_it_is() -> None:
+    store = Away("outage")
+    worker, source, diary = worker_on({0: rows(60)}, store=store, until_end=False)
+    opened(worker, source)
+    turn_until(worker, lambda: reading(worker, 0))
+    store.away = True
+
+    def counted() -> float:
+        value = worker.watch.meter.registry.get_sample_value
+        return value("sfd_checkpoint_failures_total", {"kind": "unavailable"}) or 0.0
+
+    turn_until(worker, lambda: counted() >= 2)
+    said = diary.of("the checkpoint store does not answer")
+    assert said[0] == {"partition": 0, "epoch": 1, "number": 1, "job": "checkpoint", "reason": "no route"}
+    store.away = False
+    worker.stop()
+    go(worker, source)
+    assert state_of(worker).rows == 60
+
+
 def test_a_store_away_for_good_ends_it_after_its_patience() -> None:
-    class Away(MemoryStore):
-        away = False
-
-        def put(self, key: str, data: bytes) -> None:
-            if self.away:
-                raise StoreUnavailableError("no route")
-            super().put(key, data)
-
     store = Away("away")
     worker, source, _ = worker_on({0: rows(10)}, store=store, give_up_s=0.2)
     store.away = True
