@@ -135,7 +135,7 @@ BUFFER_FILL = Metric(
 
 CHECKPOINTS = Metric("sfd_checkpoints_total", "counter", "checkpoints", "Checkpoints made durable.", ("partition",))
 CHECKPOINT_SECONDS = Metric(
-    "sfd_checkpoint_seconds", "histogram", "seconds", "From freezing a state to its offset's commit being sent.",
+    "sfd_checkpoint_seconds", "histogram", "seconds", "From freezing a state to its manifest being in the store.",
     buckets=STORE_BUCKETS,
 )  # fmt: skip
 CHECKPOINT_BYTES = Metric(

@@ -140,14 +140,19 @@ class Tenures:
         if tenure.state is None:
             return
         if tenure.job is not None and not tenure.job.done():
-            why: str = "checkpoint.revoke_budget_s is over"
-            self._host.watch.job_failed(tenure.job_kind, AbandonedError())
-        elif (failure := _failure(tenure.job)) is not None:
-            why = str(failure)
-            self._host.watch.job_failed(tenure.job_kind, failure)
+            failure: BaseException | None = AbandonedError("checkpoint.revoke_budget_s is over")
         else:
+            failure = _failure(tenure.job)
+        if failure is None:
             return
-        tenure.log.warning("let go without a last checkpoint: the next owner replays", reason=why)
+        if not (tenure.durable and tenure.job_kind == "checkpoint"):  # else it is in the store, and did not fail
+            self._host.watch.job_failed(tenure.job_kind, failure)
+        if tenure.durable:
+            tenure.log.info(
+                "let go with all rows durable: the next owner shows and commits the rest", reason=str(failure)
+            )
+        else:
+            tenure.log.warning("let go without a last checkpoint: the next owner replays", reason=str(failure))
 
     def drop(self, partitions: Collection[int]) -> None:
         """Whatever still runs for them writes nothing more."""

@@ -80,7 +80,7 @@ class Sketching:
         assert tenure.state is not None
         assert self.idle
         tenure.state.advance(next_offset)
-        tenure.facts = Facts.of(tenure.state)
+        tenure.facts, tenure.next_offset = Facts.of(tenure.state), next_offset
         tenure.dirty_since = self._host.around.clock() if tenure.dirty_since is None else tenure.dirty_since
 
     # Pausing

@@ -63,6 +63,8 @@ class Tenure:
     state: PartitionState | None = None
     columns: Columns | None = None
     """As of the last record decoded, which the state may not have reached yet."""
+    next_offset: int = 0
+    """After the last record taken, which the state may not have reached yet either."""
     rows_since: int = 0
     dirty_since: float | None = None
     """When the oldest record came that no checkpoint holds."""
@@ -84,9 +86,9 @@ class Tenure:
     commit_offset: int | None = None
     """What the broker was last told; told again until it says that it heard."""
 
-    def take(self, decoded: DecodedBatch, now_s: float) -> None:
+    def take(self, decoded: DecodedBatch, next_offset: int, now_s: float) -> None:
         """A batch that is on its way to the state."""
-        self.columns = decoded.columns
+        self.columns, self.next_offset = decoded.columns, next_offset
         self.rows_since += decoded.block.rows
         self.rows_unseen += decoded.block.rows
         self.dirty_since = now_s if self.dirty_since is None else self.dirty_since
@@ -102,6 +104,12 @@ class Tenure:
     @property
     def dirty(self) -> bool:
         return self.dirty_since is not None
+
+    @property
+    def durable(self) -> bool:
+        """Whether the newest manifest holds all that was taken."""
+        newest = self.keeper.manifest
+        return newest is not None and newest.next_offset >= self.next_offset
 
     @property
     def unseen(self) -> bool:

@@ -3,7 +3,7 @@
     worker ──► Watch ──► Meter (counts)             ──► /metrics
                  └─────► Status (once a second)     ──► /metrics, /status.json, /
 
-The loop's thread calls everything here but `applied`, which is the sketching thread's, and `checkpointed`,
+The loop's thread calls everything here but `applied`, which is the sketching thread's, and `durable`,
 `snapshot_...` and `job_failed`, which are a checkpoint's own too. Nothing waits, nothing asks.
 """
 
@@ -167,7 +167,8 @@ class Watch:
         known = self._known(partition)
         known.undurable_since, known.begun_s = dirty_since, self.clock()
 
-    def checkpointed(self, partition: int, manifest: Manifest) -> None:
+    def durable(self, partition: int, manifest: Manifest) -> None:
+        """From here on nothing of it can be lost, whatever becomes of its snapshot and its offset."""
         known = self._known(partition)
         if known.begun_s is not None:
             self.meter.observe(m.CHECKPOINT_SECONDS, self.clock() - known.begun_s)

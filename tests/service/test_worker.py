@@ -251,25 +251,38 @@ def test_a_revoke_leaves_a_last_checkpoint_and_no_commit_comes_after_it() -> Non
     assert [commit for commit in source.commits if commit[0] == 0] == commits
 
 
-def test_a_revoke_past_its_budget_lets_go_and_nothing_is_committed_later() -> None:
+@pytest.mark.parametrize(
+    ("held_at", "made", "said"),
+    [
+        ("before-blobs", None, "let go without a last checkpoint"),
+        ("after-manifest", 1.0, "let go with all rows durable"),
+    ],
+)
+def test_a_revoke_past_its_budget_lets_go_and_nothing_is_committed_later(
+    held_at: str, made: float | None, said: str
+) -> None:
     gate = threading.Event()
     worker, source, diary = worker_on(
         {0: rows(30)},
         until_end=False,
         revoke_budget_s=0.1,
-        reach=lambda point: None if point != "after-manifest" else gate.wait(20) and None,
+        reach=lambda point: None if point != held_at else gate.wait(20) and None,
     )
     opened(worker, source)
     turn_until(worker, lambda: worker.progress.rows == 30)
     source.events.append(lambda: source.revoke([0]))
     turn_until(worker, lambda: worker.tenures.get(0) is None)
-    assert diary.said("let go without a last checkpoint")
+    [let_go] = [line for line, _ in diary.lines if line.startswith("let go")]
+    assert let_go.startswith(said)
+    counted = worker.watch.meter.registry.get_sample_value
+    assert counted("sfd_checkpoints_total", {"partition": "0"}) == made
+    assert counted("sfd_checkpoint_failures_total", {"kind": "abandoned"}) == (0 if made else 1)
     source.events.append(lambda: source._assign([0]))
     gate.set()
     turn_until(worker, lambda: reading(worker, 0))
     for _ in range(20):
         worker.turn()
-    assert source.commits == [(0, 0), (0, 30)], "the claim's own, not that of the checkpoint that was let go"
+    assert source.commits == [(0, 0), (0, 30 if made else 0)], "the claims' own, not the one that was let go"
 
 
 def test_a_lost_partition_writes_nothing_more() -> None:

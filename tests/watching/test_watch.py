@@ -26,7 +26,7 @@ def test_the_age_is_that_of_the_oldest_row_not_durable_even_while_its_checkpoint
     stage.feed(0, 5)
     stage.tick(2.0)
     assert stage.watch.status.partitions[0].checkpoint_age_s == 15.0
-    stage.watch.checkpointed(0, stage.manifests[0])
+    stage.watch.durable(0, stage.manifests[0])
     stage.tick(1.0)
     assert stage.watch.status.partitions[0].checkpoint_age_s == 3.0
 
