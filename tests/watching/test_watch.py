@@ -231,7 +231,10 @@ def test_a_snapshot_s_sketch_is_shown_and_no_other_is_made_for_it(monkeypatch: p
     assert shots == []
 
 
-def test_drift_is_from_one_snapshot_to_the_next() -> None:
+@pytest.mark.parametrize("too_large", [False, True])
+def test_drift_is_from_one_snapshot_to_the_next(monkeypatch: pytest.MonkeyPatch, *, too_large: bool) -> None:
+    if too_large:
+        monkeypatch.setattr("sfd_stream.service.looks.MERGE_BYTES_MAX", 1_000)
     stage = publishing(1)
     state = stage.states[0]
     tops = []
