@@ -1,6 +1,6 @@
 """Does a snapshot hold up the loop? How late the loop is, turn by turn, while snapshots are made, and without them.
 
-    python -m benchmarks.pauses [--seconds N]
+    python -m benchmarks.pauses [--seconds N] [--paste]
 
 One worker (ell = 50, d = 10,000) on a real Kafka, rows coming at a steady pace from another process. A turn's pause is
 the time in which it does not wait for records: all of it outside the poll, and what the poll takes beyond its timeout;
@@ -9,6 +9,7 @@ With snapshots, only turns count during which one was being made or published; t
 that there are many. The two take turns, so that a machine that others use too is as slow for the one as for the other.
 
 First comes what a busy machine blurs less: how long each step of a snapshot keeps the interpreter (benchmarks/held.py).
+`--paste` writes the table into docs/experiments.md.
 """
 
 from __future__ import annotations
@@ -25,15 +26,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from rich.console import Console
 from threadpoolctl import threadpool_limits
 
 from benchmarks.held import held_ms, queued, steps
+from benchmarks.tables import Table, paste
 from sfd_stream.cli.wiring import worker_of
 from sfd_stream.config.model import Settings
 from sfd_stream.service import logs
 from sfd_stream.service.worker import Worker
 from tests.parts.kafka import Broker, start_broker
 
+PAGE = Path(__file__).parents[1] / "docs" / "experiments.md"
 ELL, D, NNZ = 50, 10_000, 50
 ROWS_PER_S = 2_000
 PENDING = 6_000
@@ -117,22 +121,27 @@ def one_run(settings: Settings, seconds: float) -> Stopwatch:
     return watch
 
 
-def report(name: str, pauses: list[float]) -> float:
-    p50, p99 = (1e3 * float(np.quantile(pauses, share)) for share in (0.5, 0.99))
-    worst = 1e3 * max(pauses)
-    print(f"  {name:<40} {len(pauses):>6,} turns   p50 {p50:6.2f} ms   p99 {p99:6.2f} ms   max {worst:6.1f} ms")
-    return p99
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=10.0, help="of each of the runs")
-    seconds = parser.parse_args().seconds
+    parser.add_argument("--paste", action="store_true", help="write the table into docs/experiments.md")
+    given = parser.parse_args()
     logs.configure(level="warning")
-    without, during, snapshots = list[float](), list[float](), 0
     with threadpool_limits(1):
-        longest = report_held()
-    with start_broker() as broker, tempfile.TemporaryDirectory() as folder, threadpool_limits(1):
+        held = {name: held_ms(step) for name, step in steps(ELL, D, NNZ, PENDING)}
+        without, during, snapshots = runs(given.seconds)
+    added = p99_ms(during) - p99_ms(without)
+    made = table(held, without, during, snapshots, added)
+    made.show(Console())
+    if given.paste:
+        paste([PAGE], [made])
+    return int(max(added, *held.values()) > LIMIT_MS)
+
+
+def runs(seconds: float) -> tuple[list[float], list[float], int]:
+    """Pauses without snapshots and during them, in turns, and how many snapshots there were."""
+    without, during, snapshots = list[float](), list[float](), 0
+    with start_broker() as broker, tempfile.TemporaryDirectory() as folder:
         topic = broker.create_topic()
         with rows_flow(broker, topic):
             for _ in range(ROUNDS):
@@ -140,20 +149,22 @@ def main() -> int:
                 busy = one_run(settings_of(broker, topic, Path(folder), snapshots=True), seconds)
                 without, during = without + plain.pauses, during + busy.pauses
                 snapshots += busy.snapshots // 2  # one is marked when it is encoded and when it is shown
-    print(f"ell = {ELL}, d = {D:,}, {ROWS_PER_S:,} rows a second, {snapshots:,} snapshots")
-    added = -report("without snapshots", without) + report("while a snapshot is made and published", during)
-    print(f"  a snapshot adds {added:.2f} ms to the loop's p99 pause; the limit is {LIMIT_MS:g} ms")
-    return int(max(added, longest) > LIMIT_MS)
+    return without, during, snapshots
 
 
-def report_held() -> float:
-    print(f"the longest that a step of a snapshot keeps the interpreter, {PENDING:,} rows pending")
-    longest = 0.0
-    for name, step in steps(ELL, D, NNZ, PENDING):
-        held = held_ms(step)
-        longest = max(longest, held)
-        print(f"  {name:<40} {held:6.2f} ms")
-    return longest
+def p99_ms(pauses: list[float]) -> float:
+    return 1e3 * float(np.quantile(pauses, 0.99))
+
+
+def table(held: dict[str, float], without: list[float], during: list[float], snapshots: int, added_ms: float) -> Table:
+    rows = [[f"{name} keeps the interpreter, at most", f"{ms:.2f} ms", f"{LIMIT_MS:g} ms"] for name, ms in held.items()]
+    for name, pauses in (("without snapshots", without), (f"during one of {snapshots:,} snapshots", during)):
+        p50, worst = 1e3 * float(np.median(pauses)), 1e3 * max(pauses)
+        measured = f"p50 {p50:.2f} ms, p99 {p99_ms(pauses):.2f} ms, most {worst:.1f} ms, of {len(pauses):,}"
+        rows.append([f"pause of a turn, {name}", measured, ""])
+    rows.append(["what a snapshot adds to the p99", f"{added_ms:.2f} ms", f"{LIMIT_MS:g} ms"])
+    title = f"ell = {ELL}, d = {D:,}, {ROWS_PER_S:,} rows a second, {PENDING:,} rows pending"
+    return Table("pauses", title, ["", "measured", "limit"], rows)
 
 
 if __name__ == "__main__":

@@ -1,33 +1,40 @@
 """Reading 64 snapshots of 50 x 10,000 float32: decode and merge, against numpy's SVD of 100 x 10,000.
 
-    python -m benchmarks.reading
+    python -m benchmarks.reading [--paste]
 
 The merge of two parts is one shrink of a 100 x 10,000 stack, so one SVD of that size is the yardstick for each merge.
-Also: what encoding one snapshot takes (beside the loop, never in its way).
+Also: what encoding one snapshot takes, and how much later a loop turns while another thread encodes; its limit is that
+of a whole worker (benchmarks/pauses.py). `--paste` writes the table into docs/experiments.md.
 """
 
 from __future__ import annotations
 
-import json
 import sys
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from statistics import median
 from typing import Any
 
 import numpy as np
+from rich.console import Console
 from threadpoolctl import threadpool_limits
 
+from benchmarks.tables import Table, paste
 from sfd_stream.reader.merged import merge
 from sfd_stream.sketch.sketch import Sketch
 from sfd_stream.wire.snapshot_ids import SnapshotId
 from sfd_stream.wire.snapshots import Snapshot, decode_snapshot, encode_snapshot, message_of
 
+PAGE = Path(__file__).parents[1] / "docs" / "experiments.md"
 PARTS, ELL, D = 64, 50, 10_000
-LIMIT = 3.0
+SVDS_MAX = 3.0
 """Decode + merge per merge must take less than this many SVDs."""
+
+LATE_MAX_MS = 5.0
+"""More than an idle loop's, at the 99th percentile, while a snapshot is encoded beside it."""
 
 
 def parts() -> list[Snapshot]:
@@ -94,13 +101,30 @@ def main() -> int:
     with threadpool_limits(1):
         found = measure()
         one = replace(parts()[0], dtype="float64")
-        found["loop_late_p99_ms_idle"] = pauses_ms(None)
-        found["loop_late_p99_ms_encoding"] = pauses_ms(lambda: message_of(encode_snapshot(one)))
-    print(json.dumps({name: round(value, 3) for name, value in found.items()}, indent=2))
-    if found["svds_per_merge"] >= LIMIT:
-        print(f"decode and merge take {found['svds_per_merge']:.2f} SVDs a merge: more than {LIMIT:g}")
-        return 1
-    return 0
+        idle = pauses_ms(None)
+        found["loop_later_p99_ms"] = pauses_ms(lambda: message_of(encode_snapshot(one))) - idle
+    made = table(found)
+    made.show(Console())
+    if "--paste" in sys.argv:
+        paste([PAGE], [made])
+    return int(found["svds_per_merge"] >= SVDS_MAX or found["loop_later_p99_ms"] >= LATE_MAX_MS)
+
+
+def table(found: dict[str, float]) -> Table:
+    def ms(name: str) -> str:
+        return f"{found[name]:,.1f} ms"
+
+    rows = [
+        ["SVD of 100 x 10,000, the yardstick", ms("svd_of_100_x_10000_ms"), ""],
+        ["encode one, float32", f"{ms('encode_one_float32_ms')}, {found['snapshot_bytes'] / 1e6:.1f} MB", ""],
+        ["encode one, float64", ms("encode_one_float64_ms"), ""],
+        ["decode 64", ms("decode_64_ms"), ""],
+        ["merge 64", ms("merge_64_ms"), ""],
+        ["decode and merge 64", ms("decode_and_merge_64_ms"), ""],
+        ["the same, per merge", f"{found['svds_per_merge']:.2f} SVDs", f"{SVDS_MAX:g}"],
+        ["a loop beside an encoding thread: p99 later by", ms("loop_later_p99_ms"), f"{LATE_MAX_MS:g} ms"],
+    ]
+    return Table("reading", "Reading 64 snapshots of 50 x 10,000", ["", "measured", "limit"], rows)
 
 
 if __name__ == "__main__":

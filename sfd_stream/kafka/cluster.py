@@ -64,22 +64,37 @@ class Cluster:
 
     def stable_committed(self, group: str, partition: int, timeout_s: float) -> Committed | None:
         """TimeoutError while a transaction on it is open."""
-        asked = ConsumerGroupTopicPartitions(group, [TopicPartition(self._topic, partition)])
+        (found,) = self._committed(group, [partition], timeout_s, stable=True)
+        return Committed.of(found)
+
+    def group_offsets(self, group: str, partitions: Collection[int], timeout_s: float) -> dict[int, int]:
+        """What a group has committed, without the partitions of which it has nothing."""
+        found = {tp.partition: Committed.of(tp) for tp in self._committed(group, partitions, timeout_s, stable=False)}
+        return {partition: committed.offset for partition, committed in found.items() if committed is not None}
+
+    def _committed(self, group: str, partitions: Collection[int], timeout_s: float, *, stable: bool) -> Any:
+        where = [TopicPartition(self._topic, partition) for partition in sorted(partitions)]
+        asked = ConsumerGroupTopicPartitions(group, where)
 
         def question(left_s: float) -> Any:
-            answer = self._admin.list_consumer_group_offsets([asked], require_stable=True, request_timeout=left_s)
-            (found,) = answer[group].result(left_s).topic_partitions
-            if found.error is not None:
-                raise KafkaException(found.error)
+            answer = self._admin.list_consumer_group_offsets([asked], require_stable=stable, request_timeout=left_s)
+            found = answer[group].result(left_s).topic_partitions
+            for each in found:
+                if each.error is not None:
+                    raise KafkaException(each.error)
             return found
 
-        return Committed.of(self._ask(question, timeout_s))
+        return self._ask(question, timeout_s)
 
     def watermarks(self, partition: int, timeout_s: float) -> tuple[int, int]:
         """The first offset in the log and the one after the last committed record, asked of the leader."""
-        spec: Any = OffsetSpec
-        low = self._offsets([partition], spec.earliest(), timeout_s)[partition]
+        low = self.first_offsets([partition], timeout_s)[partition]
         return low, self.end_offsets([partition], timeout_s)[partition]
+
+    def first_offsets(self, partitions: Collection[int], timeout_s: float) -> dict[int, int]:
+        """Where the logs begin, by partition."""
+        spec: Any = OffsetSpec
+        return self._offsets(partitions, spec.earliest(), timeout_s)
 
     def end_offsets(self, partitions: Collection[int], timeout_s: float) -> dict[int, int]:
         """Where the logs end, by partition."""

@@ -42,6 +42,14 @@ class Questions:
         """What the group has committed once no transaction is open on it."""
         return self._cluster.stable_committed(str(self._properties["group.id"]), partition, timeout_s)
 
+    def group_offsets(self, partitions: Collection[int], timeout_s: float) -> dict[int, int]:
+        """As `committed`, without those that have none; may be asked by any thread."""
+        return self._cluster.group_offsets(str(self._properties["group.id"]), partitions, timeout_s)
+
+    def first_offsets(self, partitions: Collection[int], timeout_s: float) -> dict[int, int]:
+        """Where the logs begin."""
+        return self._cluster.first_offsets(partitions, timeout_s)
+
     def watermarks(self, partition: int, timeout_s: float) -> tuple[int, int]:
         """The first offset in the log and the one after the last committed record."""
         return self._cluster.watermarks(partition, timeout_s)

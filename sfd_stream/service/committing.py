@@ -40,7 +40,8 @@ class Committing:
             if result.error is None and tenure is not None and tenure.commit_offset == result.offset:
                 tenure.commit_offset = None
             elif result.error is not None:
-                self._host.log.debug("commit failed", partition=result.partition, error=result.error)
+                log = self._host.log.bind(partition=result.partition) if tenure is None else tenure.log
+                log.debug("commit failed", error=result.error)
                 self._again_s = now_s + COMMIT_AGAIN_S
         if 0 < self._again_s <= now_s:
             self._again_s = 0.0

@@ -27,7 +27,7 @@ from sfd_stream.service.beside import Beside
 from sfd_stream.service.claims import patiently
 from sfd_stream.service.keeper import AbandonedError, Surroundings
 from sfd_stream.service.publishing import Publishing
-from sfd_stream.service.tenure import Log, Plan, Tenure
+from sfd_stream.service.tenure import Plan, Tenure
 from sfd_stream.service.watch import Watch
 from sfd_stream.state.manifest import Manifest, StateId
 
@@ -64,7 +64,6 @@ class Host(Protocol):
     plan: Plan
     around: Surroundings
     watch: Watch
-    log: Log
 
     @property
     def source(self) -> Group: ...
@@ -112,7 +111,7 @@ class Courier:
                 raise AbandonedError(tenure.keeper.where)
         if tenure.keeper.owes_snapshot:
             self._host.watch.snapshot_failed("refused" if too_large else "unavailable")
-        self._host.log.warning("snapshot and offset not delivered: due", partition=tenure.partition, reason=reason)
+        tenure.log.warning("snapshot and offset not delivered: due", reason=reason)
 
     def close(self) -> None:
         self._thread.shutdown(wait=False, cancel_futures=True)

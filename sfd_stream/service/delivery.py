@@ -19,7 +19,7 @@ from sfd_stream.service.courier import Courier
 from sfd_stream.service.keeper import Surroundings
 from sfd_stream.service.publisher import Publisher
 from sfd_stream.service.publishing import Publishing
-from sfd_stream.service.tenure import Log, Plan, Tenure
+from sfd_stream.service.tenure import Plan, Tenure
 from sfd_stream.service.watch import Watch
 from sfd_stream.state.manifest import Binding, Manifest
 from sfd_stream.state.partition import Frozen, sketch_of
@@ -32,7 +32,6 @@ class Host(Protocol):
 
     plan: Plan
     around: Surroundings
-    log: Log
     source: Source
     watch: Watch
     committing: Committing

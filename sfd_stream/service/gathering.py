@@ -1,7 +1,7 @@
 """One port for several workers: the supervisor asks each at its own socket, and answers for all, each labelled.
 
 Workers answer on Unix sockets in a folder that only this user may enter. One that does not answer in time, because it
-is being started again, is left out, and counted as not up.
+is being started again, is named as down, and counted as not up.
 """
 
 from __future__ import annotations
@@ -31,10 +31,8 @@ class Gathering:
     labels: Mapping[str, str]
     stuck_after_s: float
     clock: Callable[[], float]
-    _heard_s: dict[str, float] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self._heard_s = dict.fromkeys(self.sockets, self.clock())
+    _silent_since: dict[str, float] = field(default_factory=dict)
+    """When a worker was first asked in vain; nobody may have asked for long before."""
 
     def routes(self) -> Mapping[str, Route]:
         return {
@@ -55,17 +53,18 @@ class Gathering:
         workers: list[Any] = [worker for _, body in answers.values() for worker in json.loads(body)["workers"]]
         if not workers:
             return Answer.text(503, "no worker answers")
-        body = json.dumps({"schema": SCHEMA, "workers": workers}, separators=(",", ":"))
+        down = [name for name in self.sockets if name not in answers]
+        body = json.dumps({"schema": SCHEMA, "workers": workers, "down": down}, separators=(",", ":"))
         return Answer(200, "application/json", body.encode())
 
     async def health(self) -> Answer:
-        """Fails for a loop that does not turn, and for a worker that has not answered for as long."""
+        """Fails for a loop that does not turn, and for a worker that was asked in vain for as long."""
         answers = await self._ask_all("/healthz")
         stuck = [f"worker {name}: {_words(body)}" for name, (code, body) in answers.items() if code != 200]
         silent = [
             f"worker {name} does not answer"
-            for name, heard_s in self._heard_s.items()
-            if self.clock() - heard_s > self.stuck_after_s
+            for name, since_s in self._silent_since.items()
+            if self.clock() - since_s > self.stuck_after_s
         ]
         return Answer.text(503, "; ".join(stuck + silent)) if stuck or silent else Answer.text(200, "ok")
 
@@ -85,9 +84,11 @@ class Gathering:
         names = list(self.sockets)
         asked = (asyncio.wait_for(_ask(self.sockets[name], path), ANSWER_S) for name in names)
         answers = await asyncio.gather(*asked, return_exceptions=True)
-        heard = {name: answer for name, answer in zip(names, answers, strict=True) if not isinstance(answer, Exception)}
-        self._heard_s |= dict.fromkeys(heard, self.clock())
-        return {name: answer for name, answer in heard.items() if not isinstance(answer, BaseException)}
+        told = zip(names, answers, strict=True)
+        heard = {name: answer for name, answer in told if not isinstance(answer, BaseException)}
+        now = self.clock()
+        self._silent_since = {name: self._silent_since.get(name, now) for name in names if name not in heard}
+        return heard
 
 
 async def _ask(socket_path: Path, path: str) -> tuple[int, bytes]:

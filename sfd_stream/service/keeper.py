@@ -14,7 +14,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeVar
 
-from sfd_stream.errors import FencedError
+from sfd_stream.errors import FencedError, StoreUnavailableError
 from sfd_stream.service.store_runner import Patience, no_broker, run
 from sfd_stream.state.assign import Wish, assign
 from sfd_stream.state.manifest import Binding, Manifest, SnapshotRef
@@ -57,6 +57,8 @@ class Keeper:
         self.prefix = partition_prefix(group, topic, partition)
         self.where = f"{topic}/{partition}"
         self.abandoned = threading.Event()
+        self.on_failure: Callable[[StoreUnavailableError], None] = lambda _: None
+        """Hears of each attempt that the store did not answer, before the next."""
         self.manifest: Manifest | None = None
         self.published: SnapshotRef | None = None
         """The last snapshot known to be on the output topic."""
@@ -149,7 +151,7 @@ class Keeper:
 
     def _run(self, steps: Steps[T], ask: Callable[[Question], Any] = no_broker) -> T:
         around = self._around
-        patience = Patience(around.give_up_s, around.clock, self._pause, lambda: random.uniform(0.5, 1))
+        patience = Patience(around.give_up_s, around.clock, self._pause, _jitter, self.on_failure)
         return run(self._watched(steps), around.store, patience, ask=ask, readers=around.readers)
 
     def _watched(self, steps: Steps[T]) -> Steps[T]:
@@ -171,6 +173,10 @@ class Keeper:
     def _pause(self, seconds: float) -> None:
         if self.abandoned.wait(seconds):
             raise AbandonedError(self.where)
+
+
+def _jitter() -> float:
+    return random.uniform(0.5, 1)
 
 
 def _nonces() -> Iterator[str]:

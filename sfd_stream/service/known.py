@@ -26,12 +26,15 @@ class Known:
     moved: tuple[float, int, int] = (0.0, -1, 0)
     """When the applied offset last moved, to where, and the lag then."""
 
-    def replayed(self, part: Seen, now_s: float) -> tuple[float, int] | None:
-        """Seconds and rows, once: when the end is reached that the log had at the first look after the restore."""
-        if self.replay_from is None or part.facts is None or part.end is None:
+    def replayed(self, part: Seen, applied: int | None, now_s: float) -> tuple[float, int] | None:
+        """Seconds and rows, once: when the end is reached that the log had at the first look after the restore.
+
+        `applied` is compared, as for the lag: the end counts control records, which leave no row behind.
+        """
+        if self.replay_from is None or part.facts is None or part.end is None or applied is None:
             return None
         self.replay_to = part.end if self.replay_to is None else self.replay_to
-        if part.facts.next_offset < self.replay_to:
+        if applied < self.replay_to:
             return None
         (began_s, before), self.replay_from = self.replay_from, None
         if part.facts.next_offset == before.next_offset:

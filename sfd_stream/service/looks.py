@@ -103,11 +103,16 @@ class Looker:
         return {partition: reference.drift for partition, reference in list(self._references.items())}
 
     def see(self, partition: int, sketch: Sketch, columns: Columns) -> None:
-        """A sketch that was made anyway, for a snapshot. From any thread; there is room for so many, and no more."""
+        """A sketch that was made anyway, for a snapshot. From any thread; there is room for so many, and no more.
+
+        Of one that finds no room the first directions are kept, at once: drift is from one snapshot to the next.
+        """
         self._given.pop(partition, None)
         waiting = sum(given.matrix.nbytes for given, _ in list(self._given.values()))
         if waiting + sketch.matrix.nbytes <= MERGE_BYTES_MAX:
             self._given[partition] = sketch, names_of(columns)
+        else:
+            self._refer(partition, first_directions(sketch.matrix, DRIFT_K))
 
     def consider(self, rows: Mapping[int, int], shoot: Callable[[int], Future[Shot]]) -> None:
         """Begin a look at the partition that has waited longest, if one has changed and it is time."""
@@ -209,6 +214,13 @@ def _strongest(direction: Float, names: Mapping[int, str]) -> tuple[ColumnWeight
 
 def _short(name: str | None) -> str | None:
     return name if name is None or len(name) <= NAME_CHARS else name[: NAME_CHARS - 1] + "…"
+
+
+def first_directions(matrix: Float, k: int) -> Float:
+    """As `Sketch.components`, by the rows' Gram matrix: no second copy of what is too large to keep, and less work."""
+    squares, turns = np.linalg.eigh(matrix @ matrix.T)
+    first = [index for index in range(len(squares) - 1, -1, -1) if squares[index] > 1e-12 * squares[-1]][:k]
+    return np.asarray(turns[:, first].T @ matrix / np.sqrt(squares[first])[:, None])
 
 
 def drift(before: Float, after: Float) -> float:

@@ -80,8 +80,10 @@ DEAD_LETTERS = Metric(
 # How far behind
 
 APPLIED_OFFSET = Metric(
-    "sfd_applied_offset", "gauge", "offset", "The next offset after all that the sketch holds.", ("partition",)
-)
+    "sfd_applied_offset", "gauge", "offset",
+    "The next offset after all that the sketch holds; of a partition not read yet, where reading will begin.",
+    ("partition",),
+)  # fmt: skip
 COMMITTED_OFFSET = Metric(
     "sfd_committed_offset", "gauge", "offset", "The last offset that the broker acknowledged as committed.",
     ("partition",),
@@ -133,18 +135,19 @@ BUFFER_FILL = Metric(
 
 CHECKPOINTS = Metric("sfd_checkpoints_total", "counter", "checkpoints", "Checkpoints made durable.", ("partition",))
 CHECKPOINT_SECONDS = Metric(
-    "sfd_checkpoint_seconds", "histogram", "seconds", "From freezing a state to its offset's commit being sent.",
+    "sfd_checkpoint_seconds", "histogram", "seconds", "From freezing a state to its manifest being in the store.",
     buckets=STORE_BUCKETS,
 )  # fmt: skip
 CHECKPOINT_BYTES = Metric(
     "sfd_checkpoint_bytes_total", "counter", "bytes", "Bytes of blobs written for checkpoints.", ("partition",)
 )
 CHECKPOINT_FAILURES = Metric(
-    "sfd_checkpoint_failures_total", "counter", "checkpoints", "Checkpoints that were not made durable, by kind.",
+    "sfd_checkpoint_failures_total", "counter", "attempts",
+    "Failed attempts at a checkpoint, by kind; unavailable ones are made again until checkpoint.give_up_s is over.",
     ("kind",), values=FAILURE_KINDS,
 )  # fmt: skip
 RETENTION_FAILURES = Metric(
-    "sfd_retention_failures_total", "counter", "attempts", "Old checkpoints that could not be removed, by kind.",
+    "sfd_retention_failures_total", "counter", "attempts", "Failed attempts to remove old checkpoints, by kind.",
     ("kind",), values=FAILURE_KINDS,
 )  # fmt: skip
 CHECKPOINT_AGE = Metric(
@@ -166,7 +169,7 @@ RESTORE_SECONDS = Metric(
     buckets=STORE_BUCKETS,
 )  # fmt: skip
 RESTORE_FAILURES = Metric(
-    "sfd_restore_failures_total", "counter", "partitions", "Partitions that could not be taken over, by kind.",
+    "sfd_restore_failures_total", "counter", "attempts", "Failed attempts to take a partition over, by kind.",
     ("kind",), values=FAILURE_KINDS,
 )  # fmt: skip
 RESTORED_ROWS = Metric("sfd_restored_rows_total", "counter", "rows", "Rows that restored states had counted already.")
@@ -182,7 +185,8 @@ REPLAYED_ROWS = Metric(
 
 SNAPSHOTS = Metric("sfd_snapshots_total", "counter", "snapshots", "Snapshots acknowledged.", ("partition",))
 SNAPSHOT_FAILURES = Metric(
-    "sfd_snapshot_failures_total", "counter", "snapshots", "Snapshots not acknowledged, by kind; they stay due.",
+    "sfd_snapshot_failures_total", "counter", "attempts",
+    "Failed attempts to show a snapshot, by kind; it stays due until it is acknowledged.",
     ("kind",), values=FAILURE_KINDS,
 )  # fmt: skip
 SNAPSHOT_SECONDS = Metric(

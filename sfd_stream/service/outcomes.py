@@ -15,7 +15,7 @@ from sfd_stream.service.keeper import AbandonedError, Surroundings
 from sfd_stream.service.rebalance import Tenures
 from sfd_stream.service.seen import Facts
 from sfd_stream.service.sketching import Sketching
-from sfd_stream.service.tenure import JobKind, Log, Progress, Tenure
+from sfd_stream.service.tenure import JobKind, Progress, Tenure
 from sfd_stream.service.watch import Watch
 from sfd_stream.state.manifest import Manifest
 from sfd_stream.state.partition import PartitionState
@@ -27,7 +27,6 @@ class Host(Protocol):
     around: Surroundings
     committing: Committing
     delivery: Delivery
-    log: Log
     progress: Progress
     sketching: Sketching
     source: Source
@@ -67,10 +66,7 @@ class Outcomes:
             self._begin_reading(tenure, outcome)
         if isinstance(outcome, Manifest):
             self._host.progress.checkpoints += 1
-            self._host.log.debug(
-                "checkpoint", partition=tenure.partition, epoch=outcome.epoch, number=outcome.number,
-                next_offset=outcome.next_offset,
-            )  # fmt: skip
+            tenure.log.debug("checkpoint", next_offset=outcome.next_offset)
         if outcome is not None:
             self._host.begin(tenure, "retention", self._tidy, tenure)
 
@@ -79,24 +75,19 @@ class Outcomes:
             tenure.keeper.tidy()
         except StoreRefusedError as error:  # no right to delete: old states pile up, which loses nothing
             self._host.watch.job_failed("retention", error)
-            self._host.log.warning("old checkpoints stay", partition=tenure.partition, reason=str(error))
+            tenure.log.warning("old checkpoints stay", reason=str(error))
 
     def _begin_reading(self, tenure: Tenure, state: PartitionState) -> None:
         host, now_s = self._host, self._host.around.clock()
         tenure.state, tenure.columns, tenure.facts = state, state.columns, Facts.of(state)
-        tenure.snapshot_at = now_s
+        tenure.next_offset, tenure.snapshot_at = state.next_offset, now_s
         tenure.unseen_since = now_s if tenure.keeper.has_unseen_state else None
         host.source.begin(tenure.partition, Start(state.next_offset, state.leader_epoch))
         host.sketching.welcome(tenure.partition)
         if not host.delivery.commits_itself:
             host.committing.commit(tenure, state.next_offset)  # so that lag is known from the start
         host.watch.restored(tenure.partition, tenure.facts)
-        manifest = tenure.keeper.manifest
-        assert manifest is not None
-        host.log.info(
-            "restored", partition=tenure.partition, epoch=manifest.epoch, number=manifest.number,
-            next_offset=state.next_offset, rows=state.rows,
-        )  # fmt: skip
+        tenure.log.info("restored", next_offset=state.next_offset, rows=state.rows)
 
     def _fenced(self, tenure: Tenure, error: FencedError) -> None:
         """Somebody else owns it: drop it, write nothing, leave the group and join again.
@@ -105,6 +96,6 @@ class Outcomes:
         """
         self._host.progress.fences += 1
         self._host.watch.fenced(tenure.partition, tenure.job_kind)
-        self._host.log.warning("fenced", partition=tenure.partition, reason=str(error))
+        tenure.log.warning("fenced", reason=str(error))
         self._host.tenures.drop_where(lambda t: t is tenure or (t.state is None and not t.finished))
         self._host.source.rejoin()

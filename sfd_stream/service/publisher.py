@@ -12,7 +12,7 @@ from typing import Protocol, TypeVar
 from sfd_stream.kafka.sink import TOO_LARGE, Sink, Ticket
 from sfd_stream.service.keeper import AbandonedError, Surroundings
 from sfd_stream.service.publishing import Publishing
-from sfd_stream.service.tenure import Log, Tenure
+from sfd_stream.service.tenure import Tenure
 from sfd_stream.service.watch import Watch
 
 T = TypeVar("T")
@@ -26,7 +26,6 @@ class Host(Protocol):
 
     around: Surroundings
     watch: Watch
-    log: Log
 
     def ask(self, tenure: Tenure, question: Callable[[], T]) -> T: ...
 
@@ -63,7 +62,7 @@ class Publisher:
         too_large = ticket.error == TOO_LARGE
         self._host.watch.snapshot_failed("refused" if too_large else "unavailable")
         reason = self._publishing.advice(len(value)) if too_large else ticket.error
-        self._host.log.warning("snapshot not published: it stays due", partition=tenure.partition, reason=reason)
+        tenure.log.warning("snapshot not published: it stays due", reason=reason)
 
     def _until_reported(self, tenure: Tenure, hand_over: Callable[[], Ticket | None]) -> Ticket:
         ticket, look_s = self._host.ask(tenure, hand_over), LOOK_MIN_S

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
+from functools import partial
 from typing import Any, Protocol
 
+from sfd_stream.errors import StoreUnavailableError
 from sfd_stream.kafka.records import Start
 from sfd_stream.service.keeper import AbandonedError, Keeper, Surroundings
 from sfd_stream.service.tenure import Log, Plan, Tenure
@@ -63,7 +65,9 @@ class Tenures:
         self.drop(partitions)  # a loss that the client never told of (librdkafka's pull request 5604)
         for partition in partitions:
             keeper = Keeper(plan.group, plan.topic, partition, around)
-            self._table[partition] = Tenure(partition, keeper, assigned_s=around.clock())
+            tenure = Tenure(partition, keeper, self._host.log, assigned_s=around.clock())
+            keeper.on_failure = partial(self._store_failed, tenure)
+            self._table[partition] = tenure
         self.claim_what_fits()
         return dict.fromkeys(partitions)
 
@@ -112,10 +116,14 @@ class Tenures:
     def _say_that_it_waits(self, tenure: Tenure) -> None:
         if not tenure.told_to_wait:
             tenure.told_to_wait = True
-            self._host.log.warning(
-                "no room for the partition: it waits, unread; raise worker.memory_max_bytes or add workers",
-                partition=tenure.partition,
+            tenure.log.warning(
+                "no room for the partition: it waits, unread; raise worker.memory_max_bytes or add workers"
             )
+
+    def _store_failed(self, tenure: Tenure, error: StoreUnavailableError) -> None:
+        """Beside the loop, once an attempt: an outage is seen while it lasts, not when patience is over."""
+        self._host.watch.job_failed(tenure.job_kind, error)
+        tenure.log.warning("the checkpoint store does not answer: tried again", job=tenure.job_kind, reason=str(error))
 
     # Going
 
@@ -132,16 +140,19 @@ class Tenures:
         if tenure.state is None:
             return
         if tenure.job is not None and not tenure.job.done():
-            why: str = "checkpoint.revoke_budget_s is over"
-            self._host.watch.job_failed(tenure.job_kind, AbandonedError())
-        elif (failure := _failure(tenure.job)) is not None:
-            why = str(failure)
-            self._host.watch.job_failed(tenure.job_kind, failure)
+            failure: BaseException | None = AbandonedError("checkpoint.revoke_budget_s is over")
         else:
+            failure = _failure(tenure.job)
+        if failure is None:
             return
-        self._host.log.warning(
-            "let go without a last checkpoint: the next owner replays", partition=tenure.partition, reason=why
-        )
+        if not (tenure.durable and tenure.job_kind == "checkpoint"):  # else it is in the store, and did not fail
+            self._host.watch.job_failed(tenure.job_kind, failure)
+        if tenure.durable:
+            tenure.log.info(
+                "let go with all rows durable: the next owner shows and commits the rest", reason=str(failure)
+            )
+        else:
+            tenure.log.warning("let go without a last checkpoint: the next owner replays", reason=str(failure))
 
     def drop(self, partitions: Collection[int]) -> None:
         """Whatever still runs for them writes nothing more."""

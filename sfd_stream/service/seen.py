@@ -66,6 +66,8 @@ class Seen(NamedTuple):
     manifest: Manifest | None
     dirty_since: float | None
     unseen_since: float | None = None
+    begins_at: int | None = None
+    """Of a partition that is not read yet: where reading will begin, as far as the broker knows."""
 
 
 class Around(NamedTuple):
@@ -88,9 +90,12 @@ def with_facts(base: PartitionStatus, facts: Facts) -> PartitionStatus:
 
 
 def applied_of(seen: Seen, around: Around) -> int | None:
-    """Where reading stands, once all that was read is applied: control records are passed by it and leave no row."""
+    """Where reading stands, once all that was read is applied: control records are passed by it and leave no row.
+
+    Of a partition that is not read yet, where it will begin: what waits there is lag like any other.
+    """
     if seen.facts is None:
-        return None
+        return seen.manifest.next_offset if seen.manifest is not None else seen.begins_at
     if around.sketch_idle and seen.position is not None:
         return max(seen.position, seen.facts.next_offset)
     return seen.facts.next_offset
@@ -126,8 +131,10 @@ def _trouble(parts: Sequence[PartitionStatus]) -> str | None:
         return f"restoring {_listed(claiming)}"
     if paused := _those(parts, "paused"):
         return f"waiting for the checkpoint store: {_listed(paused)} paused"
-    if stuck := [part.partition for part in parts if part.stuck_s > 0]:
+    if stuck := [part.partition for part in parts if part.stuck_s > 0 and part.state != "waiting"]:
         return f"stuck: {_listed(stuck)} stand{'s' if len(stuck) == 1 else ''} still while the lag grows"
+    if waiting := _those(parts, "waiting"):
+        return f"no room in memory for {_listed(waiting)}: unread until there is"
     return None
 
 

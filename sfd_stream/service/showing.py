@@ -2,13 +2,14 @@
 
 The ends of partitions come with their fetches; a partition that is paused or claimed is not fetched, so its end is
 asked for beside the loop, every few seconds, and a broker that does not answer leaves the last one standing.
+Where a partition that waits for room or for its state will begin is asked for once: what it has to read is lag already.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Executor, Future
-from typing import Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from sfd_stream.errors import SfdError
 from sfd_stream.kafka.source import Source
@@ -16,6 +17,8 @@ from sfd_stream.service.looks import Shot
 from sfd_stream.service.seen import Around, Seen
 from sfd_stream.service.tenure import Plan, Tenure
 from sfd_stream.service.watch import Watch
+
+Start = Literal["earliest", "latest"]
 
 ENDS_EVERY_S = 5.0
 ENDS_TIMEOUT_S = 10.0
@@ -49,21 +52,26 @@ class Shown(Protocol):
     def sketching(self) -> Sketching: ...
 
 
+class _Asked(NamedTuple):
+    ends: Mapping[int, int]
+    begins_at: Mapping[int, int]
+
+
 class Showing:
     """Call it after each turn."""
 
     def __init__(self, beside: Executor, clock: Callable[[], float]) -> None:
         self._beside = beside
         self._clock = clock
-        self._ends: Mapping[int, int] = {}
-        self._asking: Future[Mapping[int, int]] | None = None
+        self._known = _Asked({}, {})
+        self._asking: Future[_Asked] | None = None
         self._ask_at_s = 0.0
 
     def __call__(self, worker: Shown) -> None:
         watch, tenures = worker.watch, worker.tenures.all()
         if not watch.due():
             return
-        self._look_after_ends(worker.source, [tenure.partition for tenure in tenures])
+        self._look_after_ends(worker.source, tenures, worker.plan.start)
         around = Around(
             joined=worker.tenures.joined or worker.source.has_nothing(),
             stopping=worker.stopping,
@@ -78,7 +86,7 @@ class Showing:
     def _seen(self, tenure: Tenure, source: Source, read: Collection[int]) -> Seen:
         partition = tenure.partition
         fetched = source.known_end(partition) if partition in read else None
-        ends = [end for end in (fetched, self._ends.get(partition)) if end is not None]
+        ends = [end for end in (fetched, self._known.ends.get(partition)) if end is not None]
         return Seen(
             partition=partition,
             state=state_of(tenure),
@@ -89,22 +97,44 @@ class Showing:
             manifest=tenure.keeper.manifest,
             dirty_since=tenure.dirty_since,
             unseen_since=tenure.unseen_since,
+            begins_at=self._known.begins_at.get(partition),
         )
 
-    def _look_after_ends(self, source: Source, partitions: Collection[int]) -> None:
+    def _look_after_ends(self, source: Source, tenures: Collection[Tenure], start: Start) -> None:
+        ours = {tenure.partition for tenure in tenures}
+        unread = {tenure.partition for tenure in tenures if tenure.facts is None}
+        known = self._known
         if self._asking is not None and self._asking.done():
             answer, self._asking = self._asking.result(), None
-            self._ends = {partition: answer[partition] for partition in partitions if partition in answer}
-        if self._asking is None and partitions and self._clock() >= self._ask_at_s:
+            known = _Asked({**known.ends, **answer.ends}, {**answer.begins_at, **known.begins_at})
+        self._known = _Asked(_only(known.ends, ours), _only(known.begins_at, unread))
+        if self._asking is None and ours and self._clock() >= self._ask_at_s:
             self._ask_at_s = self._clock() + ENDS_EVERY_S
-            self._asking = self._beside.submit(_ask, source, tuple(partitions))
+            unread -= self._known.begins_at.keys()
+            self._asking = self._beside.submit(_ask, source, tuple(ours), tuple(unread), start)
 
 
-def _ask(source: Source, partitions: tuple[int, ...]) -> Mapping[int, int]:
+def _only(offsets: Mapping[int, int], partitions: Collection[int]) -> Mapping[int, int]:
+    return {partition: offset for partition, offset in offsets.items() if partition in partitions}
+
+
+def _ask(source: Source, partitions: tuple[int, ...], unread: tuple[int, ...], start: Start) -> _Asked:
     try:
-        return source.end_offsets(partitions, ENDS_TIMEOUT_S)
+        ends = source.end_offsets(partitions, ENDS_TIMEOUT_S)
+        begins_at = _begins_at(source, unread, start, ends)
     except (SfdError, TimeoutError):
-        return {}  # the worker has its own way of telling that a broker is away or refuses
+        return _Asked({}, {})  # the worker has its own way of telling that a broker is away or refuses
+    return _Asked(ends, begins_at)
+
+
+def _begins_at(source: Source, unread: tuple[int, ...], start: Start, ends: Mapping[int, int]) -> dict[int, int]:
+    """What the group committed; where it never did, the log's beginning or its end of now, as the settings have it."""
+    if not unread:
+        return {}
+    committed = source.group_offsets(unread, ENDS_TIMEOUT_S)
+    new = tuple(partition for partition in unread if partition not in committed)
+    first = source.first_offsets(new, ENDS_TIMEOUT_S) if start == "earliest" else _only(ends, new)
+    return {**committed, **first}
 
 
 def state_of(tenure: Tenure) -> str:

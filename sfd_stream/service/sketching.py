@@ -19,7 +19,7 @@ from sfd_stream.service.keeper import Surroundings
 from sfd_stream.service.looks import Shot
 from sfd_stream.service.rebalance import Tenures
 from sfd_stream.service.seen import Facts
-from sfd_stream.service.tenure import Log, Tenure
+from sfd_stream.service.tenure import Tenure
 from sfd_stream.service.watch import Watch
 from sfd_stream.state.partition import Frozen
 from sfd_stream.wire.rows import DecodedBatch
@@ -35,7 +35,6 @@ class Host(Protocol):
     """What is needed of the worker."""
 
     around: Surroundings
-    log: Log
     source: Source
     tenures: Tenures
     watch: Watch
@@ -85,7 +84,7 @@ class Sketching:
         assert tenure.state is not None
         assert self.idle
         tenure.state.advance(next_offset)
-        tenure.facts = Facts.of(tenure.state)
+        tenure.facts, tenure.next_offset = Facts.of(tenure.state), next_offset
         tenure.dirty_since = self._host.around.clock() if tenure.dirty_since is None else tenure.dirty_since
 
     # Pausing
@@ -117,10 +116,10 @@ class Sketching:
             return
         tenure.held_back = too_far
         if too_far:
-            self._host.log.warning("paused: the checkpoint store does not keep up", partition=tenure.partition)
+            tenure.log.warning("paused: the checkpoint store does not keep up")
             self._host.source.pause([tenure.partition])
         else:
-            self._host.log.info("resumed: the checkpoint store has caught up", partition=tenure.partition)
+            tenure.log.info("resumed: the checkpoint store has caught up")
             if not self._stalled:
                 self._host.source.resume([tenure.partition])
 

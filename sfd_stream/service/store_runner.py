@@ -42,12 +42,16 @@ class Store(Protocol):
 
 @dataclass(frozen=True)
 class Patience:
-    """How waiting goes: from `first_s` doubling to `longest_s`, each times `jitter()` in [0.5, 1]."""
+    """How waiting goes: from `first_s` doubling to `longest_s`, each times `jitter()` in [0.5, 1].
+
+    `failed` hears of every attempt that is made again; the last one is raised.
+    """
 
     give_up_s: float
     clock: Callable[[], float]
     pause: Callable[[float], None]
     jitter: Callable[[], float]
+    failed: Callable[[StoreUnavailableError], None] = lambda _: None
     first_s: float = 0.1
     longest_s: float = 5.0
 
@@ -87,11 +91,12 @@ def run(
             continue
         try:
             answer = _perform(request, store, readers)
-        except StoreUnavailableError:
+        except StoreUnavailableError as error:
             now = patience.clock()
             away_since = now if away_since is None else away_since
             if now - away_since >= patience.give_up_s:
                 raise
+            patience.failed(error)
             patience.wait(failures)
             failures += 1
             answer = Answer.UNKNOWN

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, Self
 
 from sfd_stream.errors import RefusedStateError
 from sfd_stream.service.keeper import Keeper
@@ -22,6 +22,7 @@ JobKind = Literal["claim", "checkpoint", "publication", "retention"]
 class Log(Protocol):
     """The part of a structlog logger that is used."""
 
+    def bind(self, **context: Any) -> Self: ...
     def info(self, event: str, **context: Any) -> Any: ...
     def warning(self, event: str, **context: Any) -> Any: ...
     def debug(self, event: str, **context: Any) -> Any: ...
@@ -54,6 +55,7 @@ class Tenure:
 
     partition: int
     keeper: Keeper
+    worker_log: Log
     job: Future[Any] | None = None
     """One at a time."""
     job_kind: JobKind = "claim"
@@ -62,6 +64,8 @@ class Tenure:
     state: PartitionState | None = None
     columns: Columns | None = None
     """As of the last record decoded, which the state may not have reached yet."""
+    next_offset: int = 0
+    """After the last record taken, which the state may not have reached yet either."""
     rows_since: int = 0
     dirty_since: float | None = None
     """When the oldest record came that no checkpoint holds."""
@@ -85,17 +89,30 @@ class Tenure:
     commit_offset: int | None = None
     """What the broker was last told; told again until it says that it heard."""
 
-    def take(self, decoded: DecodedBatch, now_s: float) -> None:
+    def take(self, decoded: DecodedBatch, next_offset: int, now_s: float) -> None:
         """A batch that is on its way to the state."""
-        self.columns = decoded.columns
+        self.columns, self.next_offset = decoded.columns, next_offset
         self.rows_since += decoded.block.rows
         self.rows_unseen += decoded.block.rows
         self.dirty_since = now_s if self.dirty_since is None else self.dirty_since
         self.unseen_since = now_s if self.unseen_since is None else self.unseen_since
 
     @property
+    def log(self) -> Log:
+        """Every line about the partition says so, and whose it is: epoch and number of the newest manifest."""
+        newest = self.keeper.manifest
+        owner = {} if newest is None else {"epoch": newest.epoch, "number": newest.number}
+        return self.worker_log.bind(partition=self.partition, **owner)
+
+    @property
     def dirty(self) -> bool:
         return self.dirty_since is not None
+
+    @property
+    def durable(self) -> bool:
+        """Whether the newest manifest holds all that was taken."""
+        newest = self.keeper.manifest
+        return newest is not None and newest.next_offset >= self.next_offset
 
     @property
     def unseen(self) -> bool:

@@ -3,8 +3,8 @@
     worker ──► Watch ──► Meter (counts)             ──► /metrics
                  └─────► Status (once a second)     ──► /metrics, /status.json, /
 
-The loop's thread calls everything here but `applied`, which is the sketching thread's, and `checkpointed` and
-`snapshot_...`, which are a checkpoint's own. Nothing waits, nothing asks.
+The loop's thread calls everything here but `applied`, which is the sketching thread's, and `durable`,
+`snapshot_...` and `job_failed`, which are a checkpoint's own too. Nothing waits, nothing asks.
 """
 
 from __future__ import annotations
@@ -167,7 +167,8 @@ class Watch:
         known = self._known(partition)
         known.undurable_since, known.begun_s = dirty_since, self.clock()
 
-    def checkpointed(self, partition: int, manifest: Manifest) -> None:
+    def durable(self, partition: int, manifest: Manifest) -> None:
+        """From here on nothing of it can be lost, whatever becomes of its snapshot and its offset."""
         known = self._known(partition)
         if known.begun_s is not None:
             self.meter.observe(m.CHECKPOINT_SECONDS, self.clock() - known.begun_s)
@@ -210,7 +211,8 @@ class Watch:
         while self._pace and now - self._pace[0][0] > PACE_OVER_S:
             self._pace.popleft()
         for part in seen:
-            if (replayed := self._known(part.partition).replayed(part, now)) is not None:
+            applied = applied_of(part, around)
+            if (replayed := self._known(part.partition).replayed(part, applied, now)) is not None:
                 self.meter.observe(m.REPLAY_SECONDS, replayed[0])
                 self.meter.add(m.REPLAYED_ROWS, replayed[1])
         self.looker.consider({part.partition: part.facts.rows for part in seen if part.facts is not None}, shoot)

@@ -129,7 +129,7 @@ class Worker:
         if tenure is None or tenure.state is None or tenure.columns is None:
             return  # given up while this batch was on its way, or read beyond the end
         taken = self._intake.take(batch, tenure.columns)
-        tenure.take(taken.decoded, self.around.clock())
+        tenure.take(taken.decoded, batch.next_offset, self.around.clock())
         self.progress.take(len(batch), taken.decoded)
         self.sketching.apply(tenure, taken.decoded, batch.next_offset, batch.leader_epoch, taken.tombstones)
 
@@ -177,10 +177,10 @@ class Worker:
         reach("after-letters")
         snapshot = self.delivery.encode(tenure, frozen, binding) if show else None
         manifest = keeper.make_durable(frozen, binding, snapshot)  # durable before visible,
+        self.watch.durable(tenure.partition, manifest)
         reach("after-manifest")
         self.delivery.show(tenure, snapshot)  # visible before forgotten
         self.delivery.commit(tenure, manifest)
-        self.watch.checkpointed(tenure.partition, manifest)
         return manifest
 
     def _await_letters(self, tenure: Tenure, next_offset: int) -> None:
@@ -200,7 +200,8 @@ class Worker:
     # Jobs beside the loop
 
     def begin(self, tenure: Tenure, kind: JobKind, job: Callable[..., Any], *args: Any) -> None:
-        tenure.job, tenure.job_kind = self._beside.submit(job, *args), kind
+        tenure.job_kind = kind  # first: the job may be told of before it is known
+        tenure.job = self._beside.submit(job, *args)
 
     def ask(self, tenure: Tenure, question: Callable[[], T]) -> T:
         """At the desk: answered by the loop's thread, and only while the partition is ours."""

@@ -231,6 +231,7 @@ def test_a_commit_is_answered_and_read_back_with_its_metadata(broker: Broker, re
     assert found[1] is None
     assert (found[0].offset, found[2].offset) == (4, 10)  # type: ignore[union-attr]
     assert found[0].metadata == "3-17"  # type: ignore[union-attr]
+    assert reader.source.group_offsets([0, 1, 2], 10) == {0: 4, 2: 10}
 
 
 @every_protocol
@@ -301,6 +302,7 @@ def test_watermarks_and_ends_are_the_logs(kafka: Broker, read: Read) -> None:
     source = read(kafka, topic).source
     assert source.watermarks(1, 10) == (5, 20)
     assert source.end_offsets([0, 1], 10) == {0: 20, 1: 20}
+    assert source.first_offsets([0, 1], 10) == {0: 0, 1: 5}
     assert source.partition_count(10) == 2
 
 

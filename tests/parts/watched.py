@@ -111,7 +111,7 @@ class Stage:
         self.dirty[partition] = None
         offset = self.states[partition].next_offset
         self.manifests[partition] = manifest(before.number + 1, partition=partition, next_offset=offset)
-        self.watch.checkpointed(partition, self.manifests[partition])
+        self.watch.durable(partition, self.manifests[partition])
 
     def seen(self) -> list[Seen]:
         return [

@@ -31,16 +31,24 @@ D = 20
 class Diary:
     """A log that is read by tests."""
 
-    def __init__(self) -> None:
-        self.lines: list[tuple[str, dict[str, Any]]] = []
+    def __init__(self, lines: list[tuple[str, dict[str, Any]]] | None = None, **bound: Any) -> None:
+        self.lines = [] if lines is None else lines
+        self._bound = bound
+
+    def bind(self, **context: Any) -> Diary:
+        return Diary(self.lines, **{**self._bound, **context})
 
     def _note(self, event: str, **context: Any) -> None:
-        self.lines.append((event, context))
+        self.lines.append((event, {**self._bound, **context}))
 
     info = warning = debug = _note
 
     def said(self, event: str) -> bool:
         return any(event in line for line, _ in self.lines)
+
+    def of(self, event: str) -> list[dict[str, Any]]:
+        """What went with the lines that say so."""
+        return [context for line, context in self.lines if event in line]
 
 
 class FakeBatch(PartitionBatch):
@@ -153,6 +161,18 @@ class FakeSource:
 
     def end_offsets(self, partitions: Collection[int], timeout_s: float) -> dict[int, int]:
         return {p: len(self.logs[p]) for p in partitions}
+
+    def group_offsets(self, partitions: Collection[int], timeout_s: float) -> dict[int, int]:
+        return {p: self.committed_offsets[p] for p in partitions if p in self.committed_offsets}
+
+    def first_offsets(self, partitions: Collection[int], timeout_s: float) -> dict[int, int]:
+        return dict.fromkeys(partitions, 0)
+
+    def known_end(self, partition: int) -> int | None:
+        return None
+
+    def has_nothing(self) -> bool:
+        return False
 
     def position(self, partition: int) -> int:
         return self.positions[partition]

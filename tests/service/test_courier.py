@@ -19,6 +19,7 @@ from sfd_stream.service.keeper import AbandonedError
 from sfd_stream.service.tenure import Tenure
 from sfd_stream.state.manifest import Binding, BlobRef, Kind, Manifest, SnapshotRef, StateId
 from tests.parts.watched import Stage
+from tests.service.fakes import Diary
 from tests.service.runs import wait_until
 
 DATA = b"a snapshot's bytes"
@@ -82,8 +83,6 @@ class FakeHost:
     def __init__(self, committed: Committed | None = None) -> None:
         self.plan: Any = SimpleNamespace(give_up_s=1.0)
         self.around: Any = SimpleNamespace(reach=lambda _: None, clock=time.monotonic)
-        self.warnings: list[dict[str, Any]] = []
-        self.log: Any = SimpleNamespace(warning=lambda _, **context: self.warnings.append(context))
         self.committed = committed
         self.memberships: list[bytes | None] = []
         self.noted: list[tuple[int, int]] = []
@@ -120,7 +119,7 @@ class FakePublishing:
 
 def tenure_of(newest: Manifest) -> Any:
     keeper: Any = FakeKeeper(newest)
-    return Tenure(newest.binding.partition, keeper)
+    return Tenure(newest.binding.partition, keeper, Diary())
 
 
 def courier_of(host: FakeHost, sink: FakeSink) -> Courier:
@@ -177,10 +176,11 @@ def test_what_was_delivered_is_known_without_asking_again() -> None:
 def test_a_refusal_is_tried_again_under_a_new_membership_and_an_unknown_result_is_asked_for_first() -> None:
     host, sink = FakeHost(), FakeSink(REFUSED, UNKNOWN)
     host.memberships = [b"old", b"old", b"new"]
-    courier_of(host, sink).deliver(tenure_of(manifest(5, due=5)))
+    tenure = tenure_of(manifest(5, due=5))
+    courier_of(host, sink).deliver(tenure)
     assert len(sink.taken) == 1
     assert host.settled == 2, "at the claim, and after the unknown result"
-    assert not host.warnings
+    assert not tenure.worker_log.lines
 
 
 def test_what_an_unknown_result_turns_out_to_have_shown_is_not_shown_again() -> None:
@@ -201,7 +201,8 @@ def test_what_can_t_be_delivered_stays_due_and_is_said() -> None:
     host, sink = FakeHost(), FakeSink(REFUSED, REFUSED, REFUSED)
     tenure = tenure_of(manifest(5, due=5))
     courier_of(host, sink).deliver(tenure)
-    assert [warning["reason"] for warning in host.warnings] == ["ILLEGAL_GENERATION"]
+    [(_, said)] = tenure.worker_log.lines
+    assert said == {"partition": 0, "epoch": 1, "number": 5, "reason": "ILLEGAL_GENERATION"}
     assert tenure.delivered is None
     assert tenure.keeper.published is None
 
@@ -211,7 +212,7 @@ def test_who_is_no_member_or_not_the_owner_delivers_nothing() -> None:
     host.memberships = [None, None, None]
     courier, tenure = courier_of(host, sink), tenure_of(manifest(5, due=5))
     courier.deliver(tenure)
-    assert len(host.warnings) == 1
+    assert len(tenure.worker_log.lines) == 1
     tenure.keeper.fenced = True
     with pytest.raises(FencedError):
         courier.deliver(tenure)

@@ -177,7 +177,8 @@ def test_a_fenced_owner_drops_the_partition_writes_nothing_and_rejoins() -> None
     thief = another_claims(worker)
     source.logs[0] = rows(200)
     turn_until(worker, lambda: source.rejoins)
-    assert diary.said("fenced")
+    [said] = diary.of("fenced")
+    assert (said["partition"], said["epoch"], said["number"]) == (0, 1, 1), "as whom it was fenced"
     assert newest(worker) == thief.manifest, "it wrote nothing after the claim"
     assert worker.progress.fences == 1
     assert source.committed_offsets[0] == 0, "and committed nothing"
@@ -234,15 +235,36 @@ def test_a_store_that_is_away_pauses_reading_and_the_loop_goes_on() -> None:
     assert state_of(worker).rows == 2000
 
 
+class Away(MemoryStore):
+    away = False
+
+    def put(self, key: str, data: bytes) -> None:
+        if self.away:
+            raise StoreUnavailableError("no route")
+        super().put(key, data)
+
+
+def test_a_store_that_is_away_is_counted_and_said_while_it_is() -> None:
+    store = Away("outage")
+    worker, source, diary = worker_on({0: rows(60)}, store=store, until_end=False)
+    opened(worker, source)
+    turn_until(worker, lambda: reading(worker, 0))
+    store.away = True
+
+    def counted() -> float:
+        value = worker.watch.meter.registry.get_sample_value
+        return value("sfd_checkpoint_failures_total", {"kind": "unavailable"}) or 0.0
+
+    turn_until(worker, lambda: counted() >= 2)
+    said = diary.of("the checkpoint store does not answer")
+    assert said[0] == {"partition": 0, "epoch": 1, "number": 1, "job": "checkpoint", "reason": "no route"}
+    store.away = False
+    worker.stop()
+    go(worker, source)
+    assert state_of(worker).rows == 60
+
+
 def test_a_store_away_for_good_ends_it_after_its_patience() -> None:
-    class Away(MemoryStore):
-        away = False
-
-        def put(self, key: str, data: bytes) -> None:
-            if self.away:
-                raise StoreUnavailableError("no route")
-            super().put(key, data)
-
     store = Away("away")
     worker, source, _ = worker_on({0: rows(10)}, store=store, give_up_s=0.2)
     store.away = True
@@ -264,25 +286,38 @@ def test_a_revoke_leaves_a_last_checkpoint_and_no_commit_comes_after_it() -> Non
     assert [commit for commit in source.commits if commit[0] == 0] == commits
 
 
-def test_a_revoke_past_its_budget_lets_go_and_nothing_is_committed_later() -> None:
+@pytest.mark.parametrize(
+    ("held_at", "made", "said"),
+    [
+        ("before-blobs", None, "let go without a last checkpoint"),
+        ("after-manifest", 1.0, "let go with all rows durable"),
+    ],
+)
+def test_a_revoke_past_its_budget_lets_go_and_nothing_is_committed_later(
+    held_at: str, made: float | None, said: str
+) -> None:
     gate = threading.Event()
     worker, source, diary = worker_on(
         {0: rows(30)},
         until_end=False,
         revoke_budget_s=0.1,
-        reach=lambda point: None if point != "after-manifest" else gate.wait(20) and None,
+        reach=lambda point: None if point != held_at else gate.wait(20) and None,
     )
     opened(worker, source)
     turn_until(worker, lambda: worker.progress.rows == 30)
     source.events.append(lambda: source.revoke([0]))
     turn_until(worker, lambda: worker.tenures.get(0) is None)
-    assert diary.said("let go without a last checkpoint")
+    [let_go] = [line for line, _ in diary.lines if line.startswith("let go")]
+    assert let_go.startswith(said)
+    counted = worker.watch.meter.registry.get_sample_value
+    assert counted("sfd_checkpoints_total", {"partition": "0"}) == made
+    assert counted("sfd_checkpoint_failures_total", {"kind": "abandoned"}) == (0 if made else 1)
     source.events.append(lambda: source._assign([0]))
     gate.set()
     turn_until(worker, lambda: reading(worker, 0))
     for _ in range(20):
         worker.turn()
-    assert source.commits == [(0, 0), (0, 30)], "the claim's own, not that of the checkpoint that was let go"
+    assert source.commits == [(0, 0), (0, 30 if made else 0)], "the claims' own, not the one that was let go"
 
 
 def test_a_lost_partition_writes_nothing_more() -> None:

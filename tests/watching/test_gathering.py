@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from sfd_stream.service.gathering import Gathering, merged
-from sfd_stream.service.views import routes_of
+from sfd_stream.service.views import SHARED_S, routes_of
 from sfd_stream.service.web import Port, listening, listening_unix
 from tests.parts.watched import Clock, Stage
 from tests.watching.test_web import ask
@@ -77,11 +78,16 @@ def test_a_worker_that_is_away_is_down_not_ready_and_after_a_while_not_healthy(
         text = ask(port, "/metrics")[2].decode()
         assert ask(port, "/readyz")[::2] == (503, b"worker 3 is not up\n")
         assert ask(port, "/healthz")[0] == 200, "its supervisor starts it again"
+        status = json.loads(ask(port, "/status.json")[2])
+        assert (len(status["workers"]), status["down"]) == (2, ["3"])
     [up] = [family for family in text_string_to_metric_families(text) if family.name == "sfd_worker_up"]
     assert {sample.labels["worker"]: sample.value for sample in up.samples} == {"1": 1, "2": 1, "3": 0}
     clock = Clock()
     with crew(tmp_path, stages, clock, missing=("3",)) as port:
+        clock.now += 3600
+        assert ask(port, "/healthz")[0] == 200, "nobody has asked before: who knows since when"
         clock.now += 61
+        time.sleep(SHARED_S)  # an answer is good for so long
         assert ask(port, "/healthz")[::2] == (503, b"worker 3 does not answer\n")
 
 

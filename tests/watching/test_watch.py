@@ -26,7 +26,7 @@ def test_the_age_is_that_of_the_oldest_row_not_durable_even_while_its_checkpoint
     stage.feed(0, 5)
     stage.tick(2.0)
     assert stage.watch.status.partitions[0].checkpoint_age_s == 15.0
-    stage.watch.checkpointed(0, stage.manifests[0])
+    stage.watch.durable(0, stage.manifests[0])
     stage.tick(1.0)
     assert stage.watch.status.partitions[0].checkpoint_age_s == 3.0
 
@@ -56,6 +56,18 @@ def test_a_partition_is_stuck_when_its_offset_is_flat_while_its_lag_grows_and_on
     assert stage.watch.status.partitions[0].stuck_s == 0.0
 
 
+@pytest.mark.parametrize("state", ["waiting", "claiming"])
+def test_a_partition_that_is_not_read_yet_has_a_lag_and_is_stuck_when_it_grows(state: str) -> None:
+    stage = Stage(partitions=1)
+    for second in range(int(STUCK_AFTER_S) + 2):
+        stage.clock.now += 1
+        unread = stage.seen()[0]._replace(state=state, facts=None, position=None, manifest=None, begins_at=70)
+        stage.watch.look_around([unread._replace(end=100 + second)], stage.around, stage.shoot)
+    part = stage.watch.status.partitions[0]
+    assert (part.applied, part.lag) == (70, 30 + STUCK_AFTER_S + 1)
+    assert part.stuck_s >= STUCK_AFTER_S
+
+
 def test_lag_is_end_minus_applied_and_control_records_leave_none() -> None:
     stage = Stage(partitions=1)
     stage.feed(0, 10)
@@ -75,6 +87,8 @@ def test_lag_is_end_minus_applied_and_control_records_leave_none() -> None:
         (Around(True, False, True, None, 0), [], True, "ready: no partition assigned"),
         (Around(True, False, True, None, 0), ["reading", "claiming"], False, "restoring partition 1"),
         (Around(True, False, True, None, 0), ["reading", "reading"], True, "idle: up to date"),
+        (Around(True, False, True, None, 0), ["reading", "waiting"], False,
+         "no room in memory for partition 1: unread until there is"),
         (Around(True, False, True, 12.0, 0), ["reading"], True, "waiting for the broker: no answer for 12 s"),
         (Around(True, False, True, None, 0), ["paused", "reading"], True,
          "waiting for the checkpoint store: partition 0 paused"),
@@ -126,6 +140,19 @@ def test_replay_ends_where_the_log_ended_when_the_state_was_restored() -> None:
     stage.feed(0, 60)
     stage.tick()
     assert value("sfd_replayed_rows_total") == 120
+
+
+def test_replay_passes_control_records_at_the_end_as_the_lag_does() -> None:
+    stage = Stage(partitions=1)
+    stage.ends[0] = 11  # ten rows and the mark of their transaction
+    stage.tick()
+    stage.feed(0, 10)
+    for position, ended in ((10, 0), (11, 1)):
+        stage.clock.now += 1
+        seen = stage.seen()[0]._replace(position=position)
+        stage.watch.look_around([seen], stage.around, stage.shoot)
+        value = stage.watch.meter.registry.get_sample_value
+        assert (value("sfd_replay_seconds_count"), value("sfd_replayed_rows_total")) == (ended, 10 * ended)
 
 
 def test_the_spectrum_holds_the_sketchs_own_numbers_and_names() -> None:
@@ -204,7 +231,10 @@ def test_a_snapshot_s_sketch_is_shown_and_no_other_is_made_for_it(monkeypatch: p
     assert shots == []
 
 
-def test_drift_is_from_one_snapshot_to_the_next() -> None:
+@pytest.mark.parametrize("too_large", [False, True])
+def test_drift_is_from_one_snapshot_to_the_next(monkeypatch: pytest.MonkeyPatch, *, too_large: bool) -> None:
+    if too_large:
+        monkeypatch.setattr("sfd_stream.service.looks.MERGE_BYTES_MAX", 1_000)
     stage = publishing(1)
     state = stage.states[0]
     tops = []

@@ -12,11 +12,13 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
+from benchmarks.watching import connected
 from sfd_stream.errors import SettingsError
 from sfd_stream.service import web
 from sfd_stream.service.views import health_of, routes_of
 from sfd_stream.service.web import Answer, Port, Route, Shared, listening
 from tests.parts.watched import Stage
+from tests.service.runs import wait_until
 
 
 @contextmanager
@@ -124,6 +126,12 @@ def test_health_fails_when_the_loop_does_not_turn_and_only_then() -> None:
         stage.clock.now += 61
         assert ask(port, "/healthz")[::2] == (503, b"the loop has not turned for 61 s\n")
     assert health_of(59.9, 60.0).code == 200
+
+
+def test_the_benchmark_counts_the_connections_that_are_open() -> None:
+    with port_of() as port, connected(where(port), 30) as looks:
+        wait_until(lambda: 30 in looks, "all of them open")
+        assert port.connections == 30
 
 
 def test_slow_and_idle_connections_hold_nobody_up() -> None:

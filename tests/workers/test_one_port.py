@@ -66,14 +66,16 @@ def test_one_port_answers_for_all_and_tells_who_is_down(program: Callable[..., P
     run.await_(lambda: sum(series(run, "sfd_rows_total").values()) == 50, "all rows")
     assert series(run, "sfd_worker_up") == {"1": 1, "2": 1}
     assert get(run, "healthz") == (200, b"ok\n")
-    workers = {one["worker"]: one for one in json.loads(get(run, "status.json")[1])["workers"]}
-    assert set(workers) == {"1", "2"}
+    status = json.loads(get(run, "status.json")[1])
+    workers = {one["worker"]: one for one in status["workers"]}
+    assert (set(workers), status["down"]) == ({"1", "2"}, [])
     assert sorted(len(one["partitions"]) for one in workers.values()) == [0, 1]
     pid = run.children()[1]
     os.kill(pid, signal.SIGSTOP)
     run.await_(lambda: series(run, "sfd_worker_up") == {"1": 0, "2": 1}, "that one is down")
     assert get(run, "readyz") == (503, b"worker 1 is not up\n")
-    assert [one["worker"] for one in json.loads(get(run, "status.json")[1])["workers"]] == ["2"]
+    status = json.loads(get(run, "status.json")[1])
+    assert ([one["worker"] for one in status["workers"]], status["down"]) == (["2"], ["1"])
     os.kill(pid, signal.SIGKILL)
     run.await_(lambda: run.children()[1] != pid, "a restart")
     run.await_(lambda: get(run, "readyz")[0] == 200, "readiness again")
