@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from tests.watching.shipped import (
     rules,
 )
 
+WORKER = re.compile(r"\bworker\b")
 EXPORTED = {name for metric in declared() for name in metric.series}
 
 
@@ -39,6 +41,14 @@ def test_every_metric_is_on_the_dashboard() -> None:
     shown = set().union(*(names_in(query) for _, query in panel_queries()))
     missing = {metric.name for metric in declared() if not shown & set(metric.series)}
     assert missing <= {"sfd_messages_total"}, "in the share of dead letters, by the rules"
+
+
+def test_what_is_shown_by_worker_is_shown_by_pod_too() -> None:
+    """In Kubernetes every pod's only worker is number 1."""
+    targets = [target for panel in dashboard()["panels"] for target in panel.get("targets", [])]
+    named = [text for target in targets for text in (target["expr"], target["legendFormat"]) if WORKER.search(text)]
+    assert len(named) > 3
+    assert all("instance" in text for text in named), named
 
 
 def test_every_alert_has_a_runbook_and_says_where() -> None:
