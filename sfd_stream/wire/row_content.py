@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sfd_stream.errors import RowDecodeError
+from sfd_stream.sketch.rows import squared_frobenius
 from sfd_stream.wire.columns import Columns, HashedColumns
 from sfd_stream.wire.hashing import signed_columns
 from sfd_stream.wire.row_parts import MAGNITUDE_MAX, Part, Reason, bad
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 Faults = dict[int, RowDecodeError]
 """What is wrong with the bad messages, by number."""
 
+_U32 = np.dtype("<u4")
 _NONE = np.zeros(0, dtype=np.int64)
 
 
@@ -41,7 +43,10 @@ def placed_in(columns: Columns, part: Part) -> Part:
     if isinstance(columns, HashedColumns):
         indices, signs = signed_columns(part.features, columns.d, columns.seed)
         return part.with_entries(indices, part.values * signs)
-    return part.with_entries(part.features.astype(np.int32), part.values)
+    features = part.features  # checked: below 2^31, so unsigned ones need no copy
+    return part.with_entries(
+        features.view(np.int32) if features.dtype == _U32 else features.astype(np.int32), part.values
+    )
 
 
 def merged(parts: list[Part]) -> Part:
@@ -89,7 +94,7 @@ def texts_of(placed: Part, parts: list[Part]) -> Callable[[Int], list[str]]:
 
 def _outside(part: Part, end: int) -> Faults:
     indices = part.features
-    if not indices.size or (indices.max() < end and indices.min() >= 0):
+    if not indices.size or (indices.max() < end and (indices.dtype == _U32 or indices.min() >= 0)):
         return {}
     wrong = (indices < 0) | (indices >= end)
     return {
@@ -101,7 +106,7 @@ def _outside(part: Part, end: int) -> Faults:
 def _bad_values(part: Part) -> Faults:
     values = part.values
     with np.errstate(invalid="ignore"):  # signalling NaNs
-        if not values.size or (values.max() <= MAGNITUDE_MAX and values.min() >= -MAGNITUDE_MAX):
+        if squared_frobenius(values) <= MAGNITUDE_MAX**2:  # one pass, and enough: none can be above
             return {}
         large = np.abs(values) > MAGNITUDE_MAX
         infinite = ~np.isfinite(values)

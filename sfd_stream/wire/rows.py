@@ -1,7 +1,8 @@
 """Rows on the wire: a poll batch of messages to one checked block, good messages undisturbed by bad ones.
 
-Three readers share the work: packed rows and friendly lists of a whole batch at once by numpy, whatever is
-left message by message by msgpack. Which one reads a message changes its cost and nothing else.
+Four readers share the work: packed rows and friendly lists of a whole batch at once by numpy, packed blocks each as it
+lies in its bytes, whatever is left message by message by msgpack. Which one reads a message changes its cost and
+nothing else.
 `docs/formats.md` has the format.
 """
 
@@ -15,6 +16,7 @@ import numpy as np
 from sfd_stream.errors import RowDecodeError
 from sfd_stream.sketch.rows import Int, RowBlock, canonical
 from sfd_stream.wire.columns import Columns, FixedColumns, GrowingColumns, Growth, HashedColumns
+from sfd_stream.wire.row_blocks import all_look_like_blocks, take_blocks
 from sfd_stream.wire.row_content import Faults, checked, merged, placed_in, texts_of
 from sfd_stream.wire.row_encode import encode_row, encode_rows
 from sfd_stream.wire.row_general import Piece, part_of, read_message
@@ -76,11 +78,9 @@ def decode_one(value: bytes, columns: Columns, limits: RowLimits = _DEFAULT_LIMI
 
 def _read(values: Sequence[bytes], limits: RowLimits, faults: Faults, *, hashed: bool) -> list[Part]:
     """Bytes to parts, each message by the fastest reader that takes it."""
-    joined = Joined.of(values)
-    parts, rest = take_packed(joined, limits)
-    if len(rest) >= TOGETHER_MIN:
-        lists, rest = take_lists(joined, rest, limits)
-        parts += lists
+    parts, rest = ([], np.arange(len(values))) if all_look_like_blocks(values) else _read_joined(values, limits)
+    blocks, rest = take_blocks(values, rest, limits)
+    parts += blocks
     pieces: dict[bool, list[tuple[int, Piece]]] = {False: [], True: []}
     for message in rest.tolist():
         try:
@@ -90,6 +90,16 @@ def _read(values: Sequence[bytes], limits: RowLimits, faults: Faults, *, hashed:
         else:
             pieces[isinstance(piece.features, list)].append((message, piece))
     return parts + [part_of(kind) for kind in pieces.values() if kind]
+
+
+def _read_joined(values: Sequence[bytes], limits: RowLimits) -> tuple[list[Part], Int]:
+    """What can be read of all messages at once, and the other messages."""
+    joined = Joined.of(values)
+    parts, rest = take_packed(joined, limits)
+    if len(rest) >= TOGETHER_MIN:
+        lists, rest = take_lists(joined, rest, limits)
+        parts += lists
+    return parts, rest
 
 
 def _canonical(placed: Part, columns: Columns, faults: Faults) -> tuple[Part, RowBlock]:

@@ -49,7 +49,9 @@ def row_messages(draw: st.DrawFn) -> bytes:
     """Messages that are rows, or nearly."""
     columns = draw(indices)
     values = draw(st.lists(any_value, min_size=len(columns), max_size=len(columns)))
-    form = draw(st.sampled_from(["list", "f8", "f4", "ones", "packed ones", "map", "mixed", "block", "strings"]))
+    form = draw(
+        st.sampled_from(["list", "f8", "f4", "ones", "packed ones", "map", "mixed", "block", "packed block", "strings"])
+    )
     match form:
         case "list":
             fields: dict[Any, Any] = {"i": columns, "v": values}
@@ -65,6 +67,13 @@ def row_messages(draw: st.DrawFn) -> bytes:
             fields = dict(zip(columns, values, strict=True))
         case "mixed":
             fields = {"v": values, "i": _packed(columns, "I")}
+        case "packed block":
+            cuts = sorted(draw(st.lists(st.integers(0, len(columns)), max_size=4)))
+            fields = {"i": _packed(columns, "I"), "p": _packed([0, *cuts, len(columns)], "I")}
+            if draw(st.booleans()):
+                fields["v"] = _packed(values, "d")
+            order = draw(st.permutations(sorted(fields)))
+            fields = {key: fields[key] for key in order}
         case "block":
             cuts = sorted(draw(st.lists(st.integers(0, len(columns)), max_size=4)))
             pointers = [0, *cuts, len(columns)]
@@ -149,6 +158,7 @@ def decode_slowly(values: list[bytes], columns: Columns) -> DecodedBatch:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(wire, "take_packed", lambda _joined, _limits: ([], everything))
         patch.setattr(wire, "take_lists", lambda _joined, candidates, _limits: ([], candidates))
+        patch.setattr(wire, "take_blocks", lambda _values, messages, _limits: ([], messages))
         return decode(values, columns, LIMITS)
 
 
@@ -187,6 +197,8 @@ TEMPLATES = [
     encode_row([3, 200, 1000], packed=False),
     msgpack.packb({"i": [3, 17, 300, 70_000], "v": [-1, 200, 2.5, -300]}),
     msgpack.packb({"i": [3, 17], "v": [1.5, 70_000]}, use_single_float=True),
+    msgpack.packb({"i": _packed([3, 17], "I"), "v": _packed([1.0, 2.5], "d"), "p": _packed([0, 1, 2], "I")}),
+    msgpack.packb({"p": _packed([0, 2], "I"), "i": _packed([3, 17], "I")}),
 ]
 
 
