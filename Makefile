@@ -87,8 +87,9 @@ test-image: $(STAMP) ## build the image on a real engine and run it against a re
 test-k8s: $(STAMP) ## install, upgrade, roll back on a real API server; builds it the first time, for minutes
 	$(BIN)/pytest -m k8s --timeout 3600 tests/k8s
 
-bench: $(STAMP) ## reprint the sketch's figures; python -m benchmarks.stream those of the stream
-	$(BIN)/python -m benchmarks.sketch
+bench: $(STAMP) ## reprint every figure of the README; most of an hour, and Java for the stream's
+	$(BIN)/python -m benchmarks.sketch --long
+	$(BIN)/python -m benchmarks.stream
 
 docs: $(STAMP) ## run the pages and paste what they print; draw their pictures
 	$(BIN)/python -m tests.docs.draw

@@ -180,7 +180,7 @@ class SparseFrequentDirections(_Estimator):
 
     Cost: time O(nnz * ell) and memory O(ell * d), whatever the number of rows. Guarantee, but for
     `failure_probability` and for all times at once: 0 <= A'A - B'B <= delta*I with the delta of `sketch()`, and the
-    paper's theorem. The rows must not depend on the seed.
+    paper's theorem (docs/guarantees.md has its one exception). The rows must not depend on the seed.
 
     Parameters
     ----------
