@@ -14,6 +14,17 @@ from tests.service.runs import Run
 
 MakeRun = Callable[..., Run]
 
+S3 = [pytest.mark.real_s3, pytest.mark.xdist_group("s3")]
+on_disk_and_s3 = pytest.mark.parametrize("store", ["disk", pytest.param("s3", marks=S3)])
+disk_or_s3_by_protocol = pytest.mark.parametrize(
+    ("store", "protocol"),
+    [
+        pytest.param("disk", "cooperative", id="disk-cooperative"),
+        pytest.param("s3", "kip-848", id="s3-kip848", marks=S3),
+    ],
+)
+"""Each of both kinds once: a store and a group protocol have nothing to say to each other."""
+
 
 @pytest.fixture
 def make_run(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[MakeRun]:

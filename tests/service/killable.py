@@ -21,6 +21,9 @@ from multiprocessing import get_context
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
+import threadpoolctl  # noqa: F401 - as below
+
+import sfd_stream.cli.wiring  # noqa: F401 - what `work` imports when it is called: the server has it before
 from sfd_stream.cli import _report
 from sfd_stream.cli.run import work
 from sfd_stream.config.model import Settings

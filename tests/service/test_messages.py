@@ -10,7 +10,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 
 from sfd_stream.errors import TooManyBadMessagesError
 from tests.parts.kafka import Broker
-from tests.service.conftest import MakeRun
+from tests.service.conftest import MakeRun, on_disk_and_s3
 from tests.service.runs import Rows, Run, assert_counts
 
 BAD = b"\xc1 not msgpack"
@@ -43,9 +43,12 @@ def poisoned(broker: Broker, rows: Rows, at: int, bad: int = 1) -> str:
     return topic
 
 
-def test_a_bad_message_goes_to_the_dead_letters_whole_and_the_stream_goes_on(kafka: Broker, make_run: MakeRun) -> None:
+@on_disk_and_s3
+def test_a_bad_message_goes_to_the_dead_letters_whole_and_the_stream_goes_on(
+    kafka: Broker, make_run: MakeRun, store: str
+) -> None:
     rows, dead = single_rows(1000), kafka.create_topic()
-    run = make_run(kafka, poisoned(kafka, rows, at=300), changes={"dead_letters": {"topic": dead}})
+    run = make_run(kafka, poisoned(kafka, rows, at=300), store=store, changes={"dead_letters": {"topic": dead}})
     run.inside()
     state = run.state(0)
     assert_counts(state, rows.matrices[0])

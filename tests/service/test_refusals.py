@@ -14,7 +14,7 @@ from sfd_stream.state.manifest import encode_manifest, manifest_key
 from sfd_stream.wire.checkpoints import CHECKSUM_BYTES, checksum
 from tests.parts.kafka import Broker, free_ports
 from tests.parts.seaweed import SeaweedServer
-from tests.service.conftest import MakeRun
+from tests.service.conftest import MakeRun, on_disk_and_s3
 from tests.service.runs import Rows, Run, assert_counts
 
 
@@ -36,8 +36,9 @@ def refused(run: Run, match: str, **changes: Any) -> RefusedStateError:
     return caught.value
 
 
-def test_a_topic_deleted_and_made_again_is_another_topic(kafka: Broker, make_run: MakeRun) -> None:
-    run = half_read(kafka, make_run)
+@on_disk_and_s3
+def test_a_topic_deleted_and_made_again_is_another_topic(kafka: Broker, make_run: MakeRun, store: str) -> None:
+    run = half_read(kafka, make_run, store=store)
     kafka.delete_topic(run.topic)
     kafka.create_topic(name=run.topic)
     Rows.random(1000, rows_per_message=None).produce(kafka, run.topic)
@@ -58,8 +59,9 @@ def test_a_topic_deleted_and_made_again_under_a_running_worker_stops_it(kafka: B
     assert newest.next_offset == 400, "nothing of the other topic is counted"
 
 
-def test_retention_past_the_checkpoint_refuses(kafka: Broker, make_run: MakeRun) -> None:
-    run = half_read(kafka, make_run)
+@on_disk_and_s3
+def test_retention_past_the_checkpoint_refuses(kafka: Broker, make_run: MakeRun, store: str) -> None:
+    run = half_read(kafka, make_run, store=store)
     Rows.random(400, rows_per_message=None).produce(kafka, run.topic)
     kafka.delete_records(run.topic, 0, 600)
     repair = f'"sfd-stream checkpoint reset {run.topic}/0 --to earliest --keep-sketch"'
@@ -74,8 +76,9 @@ def test_a_committed_offset_without_a_checkpoint_refuses(kafka: Broker, make_run
     assert elsewhere.newest(0) is None
 
 
-def test_a_newer_programs_manifest_is_refused_and_not_fenced(kafka: Broker, make_run: MakeRun) -> None:
-    run = half_read(kafka, make_run)
+@on_disk_and_s3
+def test_a_newer_programs_manifest_is_refused_and_not_fenced(kafka: Broker, make_run: MakeRun, store: str) -> None:
+    run = half_read(kafka, make_run, store=store)
     newest = run.newest(0)
     assert newest is not None
     prefix = partition_prefix(run.group, run.topic, 0)

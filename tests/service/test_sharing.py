@@ -6,17 +6,17 @@ import pytest
 
 from sfd_stream.cli.wiring import shape_of
 from tests.parts.kafka import Broker
-from tests.service.conftest import MakeRun
+from tests.service.conftest import MakeRun, disk_or_s3_by_protocol, on_disk_and_s3
 from tests.service.runs import Rows, assert_counts
 
 
-@pytest.mark.parametrize("protocol", ["cooperative", "kip-848"])
+@disk_or_s3_by_protocol
 def test_partitions_added_while_running_start_at_their_beginning(
-    kafka: Broker, make_run: MakeRun, protocol: str
+    kafka: Broker, make_run: MakeRun, store: str, protocol: str
 ) -> None:
     rows, topic = Rows.random(4_000, partitions=2), kafka.create_topic()
     kafka.produce(topic, rows.messages(0))
-    run = make_run(kafka, topic, protocol=protocol)
+    run = make_run(kafka, topic, store=store, protocol=protocol)
     worker = run.begin(input={"start": "earliest"})
     worker.until(lambda: run.durable_offset(0) == 100, "the first partition")
     kafka.add_partitions(topic, 2)
@@ -27,12 +27,13 @@ def test_partitions_added_while_running_start_at_their_beginning(
         assert_counts(run.state(partition), matrix)
 
 
+@on_disk_and_s3
 def test_one_worker_with_all_partitions_stays_within_its_memory_and_leaves_some_unread(
-    kafka: Broker, make_run: MakeRun
+    kafka: Broker, make_run: MakeRun, store: str
 ) -> None:
     rows, topic = Rows.random(4_000, partitions=4), kafka.create_topic(partitions=4)
     rows.produce(kafka, topic)
-    run = make_run(kafka, topic)
+    run = make_run(kafka, topic, store=store)
     room = int(2.5 * shape_of(run.settings(), 0).memory_bytes())
     worker = run.begin(worker={"memory_max_bytes": room})
     worker.until(lambda: sum(run.durable_offset(p) == 50 for p in range(4)) == 2, "two of four")

@@ -6,8 +6,9 @@ import signal
 import time
 
 from tests.parts.kafka import Broker
-from tests.service.conftest import MakeRun
+from tests.service.conftest import MakeRun, disk_or_s3_by_protocol
 from tests.service.runs import Rows, assert_counts, assert_same, wait_until
+from tests.service.shown import all_shown, output_topic
 
 SELDOM = {"checkpoint": {"every_rows": 10**9, "every_s": 3600}}
 
@@ -46,12 +47,14 @@ def test_a_second_signal_ends_at_once_and_nothing_is_lost(kafka: Broker, make_ru
     assert_counts(run.state(0), rows.matrices[0])
 
 
-def test_a_worker_stopped_past_its_session_writes_nothing_more_and_comes_back_clean(
-    kafka: Broker, make_run: MakeRun
+@disk_or_s3_by_protocol
+def test_a_worker_stopped_past_its_session_writes_and_shows_nothing_more_and_comes_back_clean(
+    kafka: Broker, make_run: MakeRun, store: str, protocol: str
 ) -> None:
     rows, topic = Rows.random(40_000, partitions=2), kafka.create_topic(partitions=2)
     messages = [rows.messages(partition) for partition in range(2)]
-    run = make_run(kafka, topic)
+    shown = output_topic()
+    run = make_run(kafka, topic, store=store, protocol=protocol, changes={"snapshot": {"topic": shown, "every_s": 0.2}})
 
     def produce(low: int, high: int) -> None:
         for partition in range(2):
@@ -64,6 +67,7 @@ def test_a_worker_stopped_past_its_session_writes_nothing_more_and_comes_back_cl
     zombie = run.start()
     zombie.until_logged('"checkpoint"')
     zombie.signal(signal.SIGSTOP)
+    time.sleep(0.5)  # what it had sent to a store arrives
     stopped = {partition: run.newest(partition) for partition in range(2)}
     epochs = {partition: manifest.epoch for partition, manifest in stopped.items() if manifest is not None}
     other = run.start()
@@ -81,6 +85,11 @@ def test_a_worker_stopped_past_its_session_writes_nothing_more_and_comes_back_cl
     for worker in (zombie, other):
         worker.signal(signal.SIGTERM)
         assert worker.wait(20) == 0, worker.log()
+    for partition in range(2):
+        seen = all_shown(kafka, shown, partition)
+        own = [each for each in seen if each.id.epoch <= epochs[partition]]
+        assert len(own) < len(seen), "the other's are shown"
+        assert all(each.id.number <= stopped[partition].number for each in own), "nothing that was not durable by then"
     run.to_the_end()
     undisturbed = make_run(kafka, topic)
     undisturbed.to_the_end()
