@@ -16,5 +16,5 @@ __all__ = ["Check", "Examined", "Finding", "Patient", "Verdict", "checks", "exam
 
 
 def checks() -> Iterator[Check]:
-    for part in (line, topics, clock, store, machine):
+    for part in (line, topics, store, clock, machine):
         yield from part.checks()

@@ -56,7 +56,7 @@ def _store_ahead_s(patient: Patient) -> float | None:
     store, key = patient.store, f"probe/{uuid.uuid4().hex}"
     if not isinstance(store, ObjectStore):
         return None
-    with contextlib.suppress(StoreError):  # another check's to say
+    with contextlib.suppress(StoreError):  # without the right to write: another check says so
         began = patient.wall_clock()
         try:
             store.put(key, b"what time is it?")
@@ -68,4 +68,4 @@ def _store_ahead_s(patient: Patient) -> float | None:
 
 
 def checks() -> Iterator[Check]:
-    yield Check("clock", clock, "look at the topic's leaders", after=("right to read",))
+    yield Check("clock", clock, "look at the topic's leaders", after=("right to read", "store"))
