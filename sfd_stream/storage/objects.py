@@ -121,6 +121,11 @@ class ObjectStore:
             keys = sorted(found["path"] for page in pages for found in page)
         return [key for key in keys if start_after is None or key > start_after]
 
+    def written_at_s(self, key: str) -> float:
+        """When the object was written, by the store's own clock."""
+        with self._named("read", check_key(key)):
+            return obstore.head(self._remote, key)["last_modified"].timestamp()
+
     def delete(self, key: str) -> None:
         # Some stores say so when there is nothing to delete; it is what we wanted.
         with contextlib.suppress(ObjectMissingError), self._named("delete", check_key(key)):

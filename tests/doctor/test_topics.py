@@ -10,8 +10,9 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
+from sfd_stream.storage import open_store
 from tests.checkpoints.conftest import History, Site
-from tests.doctor.clinic import Clinic
+from tests.doctor.clinic import Clinic, Diagnosis
 from tests.parts.kafka import free_ports
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.parts.kafka import Broker
+    from tests.parts.seaweed import SeaweedServer
 
 
 @pytest.fixture
@@ -98,9 +100,12 @@ def test_a_snapshot_larger_than_the_topic_takes(clinic: Clinic) -> None:
     size = {"cleanup.policy": "compact", "max.message.bytes": "100000"}
     clinic.sketches = clinic.broker.create_topic(config=size)
     found = clinic.examine(**{"sketch.d": "5000"})
-    assert (found.exit_code, found.bad()) == (5, ["message size"])
+    assert (found.exit_code, found.bad()) == (1, ["message size"]), "a worker goes on without being seen"
     by_reference = clinic.examine(**{"sketch.d": "5000", "snapshot.inline_max_bytes": "1000"})
     assert by_reference.exit_code == 0
+    names = clinic.examine(**{"input.columns": "hashed"})
+    assert (names.exit_code, names.bad()) == (1, ["message size"]), "a small sketch, but names of any length"
+    assert clinic.examine(**{"input.columns": "hashed", "snapshot.column_names": "false"}).exit_code == 0
 
 
 def test_a_topic_of_snapshots_that_is_not_compacted(clinic: Clinic) -> None:
@@ -149,6 +154,22 @@ def test_a_checkpoint_from_the_future(clinic: Clinic, monkeypatch: pytest.Monkey
     clinic.broker.produce(clinic.rows, [b"x"] * 10)
     found = clinic.examine()
     assert (found.exit_code, found.bad()) == (1, ["clock"])
+
+
+@pytest.mark.real_s3
+@pytest.mark.xdist_group("s3")
+def test_a_clock_that_is_ahead_of_the_store_or_behind_it(
+    clinic: Clinic, s3_server: SeaweedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = {f"checkpoint.options.{key}": value for key, value in s3_server.options().items()}
+    settings = {"checkpoint.url": s3_server.new_url(), **options}
+    assert "agree" in clinic.examine(**settings).words("clock")
+    for seconds, words in ((600, "600 s ahead of"), (-600, "600 s behind")):
+        found: list[Diagnosis] = []
+        at(seconds, monkeypatch, lambda found=found: found.append(clinic.examine(**settings)))  # type: ignore[misc]
+        assert (found[0].exit_code, found[0].bad()) == (1, ["clock"])
+        assert words in found[0].words("clock").replace("599", "600").replace("601", "600")
+    assert open_store(settings["checkpoint.url"], s3_server.options()).list("") == []
 
 
 def at(seconds: float, monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:

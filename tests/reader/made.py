@@ -9,14 +9,17 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from confluent_kafka import Producer
 
 from sfd_stream import FrequentDirections, Sketch
 from sfd_stream.kafka.sink import Sink
+from sfd_stream.kafka.tail import Tail
 from sfd_stream.wire.snapshot_ids import SnapshotId
 from sfd_stream.wire.snapshots import Message, Snapshot, encode_snapshot, message_of
 from tests.parts.kafka import Broker
 
 COMPACTED = {"cleanup.policy": "compact"}
+CLEANED_SOON = COMPACTED | {"segment.ms": "200", "min.cleanable.dirty.ratio": "0.01", "delete.retention.ms": "0"}
 
 
 def rows_of(seed: int, n: int = 40, d: int = 12) -> Any:
@@ -58,6 +61,22 @@ def publish(broker: Broker, topic: str, messages: Iterable[Message]) -> None:
         tickets.append(ticket)
     assert sink.close(60)
     assert all(ticket.delivered for ticket in tickets), [t for t in tickets if not t.delivered][:3]
+
+
+def publish_quickly(kafka: Broker, topic: str, messages: Iterable[Message]) -> None:
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "linger.ms": 100, "log_level": 0})
+    for one in messages:
+        producer.produce(topic, one.value, one.key, headers=list(one.headers))
+        producer.poll(0)
+    assert producer.flush(60) == 0
+
+
+def records_in(kafka: Broker, topic: str) -> int:
+    tail = Tail({"bootstrap.servers": kafka.bootstrap}, topic)
+    try:
+        return sum(len(records) for records in tail.catch_up(30))
+    finally:
+        tail.close()
 
 
 def spectral_error(matrices: Sequence[Any], sketch: Sketch) -> tuple[float, float]:

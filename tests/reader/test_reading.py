@@ -20,14 +20,13 @@ from sfd_stream.errors import (
     ObjectMissingError,
     UnmergeableError,
 )
-from sfd_stream.kafka.tail import Tail
 from sfd_stream.storage import open_store
 from sfd_stream.wire import snapshots as wire
-from sfd_stream.wire.snapshots import Message, encode_snapshot, message_of, reference_to
-from tests.reader.made import COMPACTED, holds, message, publish, rows_of, sketch_of, snapshot
+from sfd_stream.wire.snapshots import encode_snapshot, message_of, reference_to
+from tests.reader.made import holds, message, publish, rows_of, sketch_of, snapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
     from tests.parts.kafka import Broker
@@ -164,45 +163,6 @@ def test_a_transaction_that_was_not_committed_is_not_seen(kafka: Broker) -> None
         assert reader.latest()[0].id.number == 1
     with reader_of(kafka, topic, timeout_s=20) as cold:
         assert cold.latest()[0].id.number == 1
-
-
-CLEANED_SOON = COMPACTED | {"segment.ms": "200", "min.cleanable.dirty.ratio": "0.01", "delete.retention.ms": "0"}
-
-
-def test_a_cold_reader_of_64_partitions_and_ten_thousand_past_snapshots(kafka: Broker) -> None:
-    """The past is small here (its cost is per message); the last of each partition is real."""
-    topic = kafka.create_topic(partitions=4, config=CLEANED_SOON)
-    matrices = [rows_of(p, n=15) for p in range(64)]
-    old = sketch_of(rows_of(0, n=2, d=2), 2)
-    past = [snapshot(old, p, partitions=64, number=n) for n in range(1, 158) for p in range(64)]
-    assert len(past) > 10_000
-    publish_quickly(kafka, topic, map(message, past))
-    last = [snapshot(sketch_of(A), p, partitions=64, number=1000) for p, A in enumerate(matrices)]
-    publish(kafka, topic, map(message, last))
-    with reader_of(kafka, topic) as reader:
-        merged = reader.merged()
-    assert merged.complete
-    assert len(merged.parts) == 64
-    assert holds(matrices, merged.sketch)
-    kafka._wait_for(lambda: records_in(kafka, topic) < 1000, "compaction")
-    with reader_of(kafka, topic) as cold:
-        assert cold.merged().sketch == merged.sketch
-
-
-def publish_quickly(kafka: Broker, topic: str, messages: Iterable[Message]) -> None:
-    producer = Producer({"bootstrap.servers": kafka.bootstrap, "linger.ms": 100, "log_level": 0})
-    for one in messages:
-        producer.produce(topic, one.value, one.key, headers=list(one.headers))
-        producer.poll(0)
-    assert producer.flush(60) == 0
-
-
-def records_in(kafka: Broker, topic: str) -> int:
-    tail = Tail({"bootstrap.servers": kafka.bootstrap}, topic)
-    try:
-        return sum(len(records) for records in tail.catch_up(30))
-    finally:
-        tail.close()
 
 
 def test_partitions_may_be_added_to_the_snapshot_topic(kafka: Broker) -> None:

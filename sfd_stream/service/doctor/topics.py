@@ -11,14 +11,11 @@ from sfd_stream.kafka.cluster import Cluster
 from sfd_stream.service.doctor.check import Check, Finding, failed, good, skipped, warning
 from sfd_stream.service.doctor.patient import Patient, Topic
 from sfd_stream.service.doctor.rights import checks as right_checks
-from sfd_stream.service.doctor.rights import newest_record
 from sfd_stream.service.doctor.stored import newest_manifests
 from sfd_stream.service.sizing import as_size, snapshot_bytes
 from sfd_stream.service.summary import partitions_in
 from sfd_stream.service.topic_plan import ROOM_BYTES
 
-CLOCK_S: Final = 5.0
-"""Clocks may differ by this much and nobody cares."""
 _WORRY: Final = 0.5
 """Of the retention: a checkpoint older than that, with rows after it, is somebody's to look at."""
 _MAKE: Final = '"sfd-stream topics --partitions N" makes all that the settings name'
@@ -79,16 +76,21 @@ def message_size(patient: Patient) -> Finding:
         return skipped(f"topic {topic.name}: {_UNSEEN}")
     ell, d = patient.settings.sketch.ell, patient.shape.d_most
     whole = snapshot_bytes(ell, d, dtype=snapshot.dtype, column_sums=snapshot.column_sums)
-    # Also where it will be too large for a message: while the sketch has few rows it is not.
-    message = min(whole, snapshot.inline_max_bytes) + ROOM_BYTES
+    given = patient.settings.input
+    named = given.columns == "hashed" and given.keep_names and snapshot.column_names
+    # What is too large for a message once was small enough, while the sketch had few rows; and names have any length.
+    most = snapshot.inline_max_bytes if named else min(whole, snapshot.inline_max_bytes)
+    message = most + ROOM_BYTES
+    size = f"{as_size(whole)}{' and its names' * named}"
     taken = int(topic.config["max.message.bytes"])
     if message > taken:
-        return failed(
-            f"a snapshot takes {whole:,} bytes, and topic {topic.name} takes messages of {taken:,}",
+        return warning(
+            f"a snapshot of {size} may take a message of {message:,} bytes, and topic {topic.name} takes {taken:,}:"
+            " it would not be published",
             f"raise its max.message.bytes to {message:,}, or lower snapshot.inline_max_bytes",
         )
     how = "in the message" if whole <= snapshot.inline_max_bytes else "by reference to the checkpoint store"
-    return good(f"a snapshot of {as_size(whole)} goes {how}; topic {topic.name} takes {as_size(taken)}")
+    return good(f"a snapshot of {size} goes {how}; topic {topic.name} takes {as_size(taken)}")
 
 
 def compaction(patient: Patient) -> Finding:
@@ -167,24 +169,6 @@ def _unread(patient: Patient, topic: Topic) -> list[_Unread]:
     return found
 
 
-def clock(patient: Patient) -> Finding:
-    """Nothing that others wrote can be of later than now: neither the newest record nor a checkpoint."""
-    now = patient.wall_clock()
-    record = newest_record(patient, 0)
-    seen = {} if record is None else {f"the newest record of {record.topic()}/0": record.timestamp()[1] / 1000}
-    for partition, manifest in newest_manifests(patient).items():
-        seen[f"the newest checkpoint of partition {partition}"] = manifest.written_at_s
-    if not seen:
-        return skipped("no record and no checkpoint to compare with")
-    name, at = max(seen.items(), key=lambda item: item[1])
-    if at > now + CLOCK_S:
-        return warning(
-            f"{name} is of {at - now:,.0f} s after now: this machine's clock or the writer's is wrong",
-            "set both by NTP: ages, alerts, tokens and certificates go by the clock",
-        )
-    return good(f"nothing that others wrote is of later than now ({len(seen)} looked at)")
-
-
 def checks() -> Iterator[Check]:
     yield Check("topic", exists, "grant DESCRIBE on it, or correct input.topic", after=("broker",))
     yield Check("partitions", partitions, "look at the topic's leaders and replicas", after=("topic",))
@@ -192,4 +176,3 @@ def checks() -> Iterator[Check]:
     yield Check("message size", message_size, "", after=("right to write",))
     yield Check("compaction", compaction, "", after=("right to write",))
     yield Check("retention", retention, "look at the topic's leaders", after=("topic",))
-    yield Check("clock", clock, "look at the topic's leaders", after=("right to read",))
