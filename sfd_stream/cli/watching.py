@@ -11,6 +11,7 @@ from pathlib import Path
 from sfd_stream.config.model import Settings
 from sfd_stream.service.beside import Beside
 from sfd_stream.service.looks import Looker
+from sfd_stream.service.merging import routes_within
 from sfd_stream.service.meter import Meter
 from sfd_stream.service.showing import Showing
 from sfd_stream.service.views import routes_of
@@ -47,7 +48,8 @@ def listener_of(settings: Settings, socket_path: Path | None) -> socket.socket:
 @contextmanager
 def watched(settings: Settings, worker: Worker, listener: socket.socket) -> Iterator[Port]:
     """The worker shown to whoever asks, until it ends."""
-    port = Port(listener, routes_of(worker.watch, settings.http.stuck_after_s))
+    within = routes_within(worker.watch) if listener.family == socket.AF_UNIX else {}
+    port = Port(listener, {**routes_of(worker.watch, settings.http.stuck_after_s), **within})
     showing, others = Showing(Beside(1, "ends"), time.monotonic), worker.on_turn
 
     def on_turn() -> None:

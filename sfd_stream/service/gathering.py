@@ -13,7 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from sfd_stream.service import merging
 from sfd_stream.service import metrics as m
+from sfd_stream.service.merging import Merging
 from sfd_stream.service.meter import CONTENT_TYPE
 from sfd_stream.service.status import SCHEMA
 from sfd_stream.service.views import SHARED_S, page
@@ -33,6 +35,9 @@ class Gathering:
     clock: Callable[[], float]
     _silent_since: dict[str, float] = field(default_factory=dict)
     """When a worker was first asked in vain; nobody may have asked for long before."""
+
+    def __post_init__(self) -> None:
+        self._merging = Merging(lambda: self._ask_all(merging.PATH), self.clock)
 
     def routes(self) -> Mapping[str, Route]:
         return {
@@ -54,7 +59,8 @@ class Gathering:
         if not workers:
             return Answer.text(503, "no worker answers")
         down = [name for name in self.sockets if name not in answers]
-        body = json.dumps({"schema": SCHEMA, "workers": workers, "down": down}, separators=(",", ":"))
+        whole = {"schema": SCHEMA, "workers": workers, "down": down, **self._merging.consider(workers)}
+        body = json.dumps(whole, separators=(",", ":"))
         return Answer(200, "application/json", body.encode())
 
     async def health(self) -> Answer:

@@ -7,7 +7,7 @@ and rest so long after each that all of them together take at most a small share
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from typing import Any, cast
@@ -33,6 +33,9 @@ NAME_CHARS = 80
 DRIFT_K = 5
 MERGE_BYTES_MAX = 64 * 2**20
 """Sketches larger than this together are not merged for the page; `sfd-stream merge` does that."""
+
+NOT_YET = "not every partition was looked at yet"
+TOO_LARGE = "the sketches are too large to be merged for the page; sfd-stream merge does that"
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,6 +64,15 @@ class Look:
 
 
 @dataclass(frozen=True, eq=False)
+class Whole:
+    """The merged sketch of some partitions."""
+
+    sketch: Sketch
+    names: Mapping[int, str]
+    partitions: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
 class _Reference:
     at_s: float
     top: Float
@@ -84,10 +96,13 @@ class Looker:
         drift_every_s: float | None = None,
     ) -> None:
         self.merged: Spectrum | None = None
+        self.whole: Whole | str = NOT_YET
+        """The sketch that `merged` shows, or why there is none."""
         self._executor = executor
         self._clock = clock
         self._wall_clock = wall_clock
         self._drift_every_s = drift_every_s
+        self._united: frozenset[int] = frozenset()
         self._looks: dict[int, Look] = {}
         self._references: dict[int, _Reference] = {}
         self._given: dict[int, tuple[Sketch, Mapping[int, str]]] = {}
@@ -128,6 +143,8 @@ class Looker:
         elif changed:
             partition = min(changed, key=self._seen_at)
             self._job = self._executor.submit(self._look, partition, shoot(partition), tuple(rows))
+        elif self._united != rows.keys():  # one has gone, and nothing else has changed
+            self._job = self._executor.submit(self._unite_again, tuple(rows))
 
     def _seen_at(self, partition: int) -> float:
         look = self._looks.get(partition)
@@ -158,7 +175,7 @@ class Looker:
             room = MERGE_BYTES_MAX // max(len(assigned), 1)
             spectrum = spectrum_of(sketch, names, self._wall_clock())
             self._looks[partition] = Look(spectrum, sketch if sketch.matrix.nbytes <= room else None, names)
-            self.merged = self._merge(assigned)
+            self._unite(assigned)
         return top
 
     def _rest(self, began_s: float, assigned: tuple[int, ...]) -> None:
@@ -172,16 +189,34 @@ class Looker:
         moved = drift(before.top, top) if before is not None and comparable else None
         self._references[partition] = _Reference(self._clock(), top, moved)
 
-    def _merge(self, assigned: tuple[int, ...]) -> Spectrum | None:
-        """None unless every assigned partition was looked at and is small enough to be kept."""
-        looks = [self._looks.get(partition) for partition in assigned]
-        sketches = [look.sketch for look in looks if look is not None and look.sketch is not None]
-        if len(sketches) < len(assigned) or not sketches:
-            return None
-        d = max(sketch.d for sketch in sketches)
-        merged = Sketch.merge_all(sketch.padded(d) if sketch.d < d else sketch for sketch in sketches)
-        names = ChainMap(*(cast("dict[int, str]", look.names) for look in looks if look is not None))  # only read
-        return spectrum_of(merged, names, self._wall_clock())
+    def _unite_again(self, assigned: tuple[int, ...]) -> None:
+        began_s = self._clock()
+        self._unite(assigned)
+        self._rest(began_s, assigned)
+
+    def _unite(self, assigned: tuple[int, ...]) -> None:
+        whole = self._merge(assigned)
+        shown = None if isinstance(whole, str) else spectrum_of(whole.sketch, whole.names, self._wall_clock())
+        self.whole, self.merged, self._united = whole, shown, frozenset(assigned)
+
+    def _merge(self, assigned: tuple[int, ...]) -> Whole | str:
+        """Only if every assigned partition was looked at and is small enough to be kept."""
+        parts = []
+        for partition in assigned:
+            look = self._looks.get(partition)
+            if look is None:
+                return NOT_YET
+            if look.sketch is None:
+                return TOO_LARGE
+            parts.append(Whole(look.sketch, look.names, (partition,)))
+        return merged_of(parts) if parts else NOT_YET
+
+
+def merged_of(parts: Sequence[Whole]) -> Whole:
+    d = max(part.sketch.d for part in parts)
+    merged = Sketch.merge_all(part.sketch.padded(d) if part.sketch.d < d else part.sketch for part in parts)
+    names = ChainMap(*(cast("dict[int, str]", part.names) for part in parts))  # only read
+    return Whole(merged, names, tuple(partition for part in parts for partition in part.partitions))
 
 
 def spectrum_of(sketch: Sketch, names: Mapping[int, str], at_s: float) -> Spectrum:

@@ -7,14 +7,19 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from sfd_stream.service.gathering import Gathering, merged
+from sfd_stream.service.looks import TOO_LARGE
+from sfd_stream.service.merging import routes_within
 from sfd_stream.service.views import SHARED_S, routes_of
 from sfd_stream.service.web import Port, listening, listening_unix
-from tests.parts.watched import Clock, Stage
+from sfd_stream.sketch.sketch import Sketch
+from tests.parts.watched import WORDS, Clock, Stage
+from tests.service.runs import wait_until
 from tests.watching.test_web import ask
 
 
@@ -23,7 +28,8 @@ def crew(folder: Path, stages: dict[str, Stage], clock: Clock, missing: tuple[st
     with ExitStack() as stack:
         sockets = {name: folder / name for name in [*stages, *missing]}
         for name, stage in stages.items():
-            own = Port(listening_unix(sockets[name]), routes_of(stage.watch, 60.0))
+            routes = {**routes_of(stage.watch, 60.0), **routes_within(stage.watch)}
+            own = Port(listening_unix(sockets[name]), routes)
             own.start()
             stack.callback(own.close)
         gathering = Gathering(sockets, {"group": 'g"1', "topic": "rows"}, 60.0, clock)
@@ -57,6 +63,58 @@ def test_the_status_has_all_workers(tmp_path: Path, stages: dict[str, Stage]) ->
         workers = json.loads(ask(port, "/status.json")[2])["workers"]
         assert ask(port, "/")[2].startswith(b"<!doctype html>")
     assert {worker["worker"]: worker["rows"] for worker in workers} == {"1": 10, "2": 20}
+
+
+def until_told(port: Port, clock: Clock, key: str) -> Any:
+    """What the status says once it does; its answers are shared for a while."""
+    found: dict[str, Any] = {}
+
+    def told() -> bool:
+        clock.now += 60
+        found.update(json.loads(ask(port, "/status.json")[2]))
+        return key in found
+
+    wait_until(told, key)
+    return found[key]
+
+
+def test_the_status_has_one_spectrum_of_what_all_workers_hold(tmp_path: Path) -> None:
+    clock, stages = Clock(), {name: Stage(partitions=2, worker=name) for name in ("1", "2")}
+    for stage, moved in zip(stages.values(), (0, 10), strict=True):
+        for attribute in ("states", "ends", "modes", "dirty", "unseen", "manifests"):
+            setattr(stage, attribute, {p + moved: value for p, value in getattr(stage, attribute).items()})
+        for partition in stage.states:
+            stage.feed(partition, 100 + partition)
+    with crew(tmp_path, stages, clock) as port:
+        for stage in stages.values():
+            stage.tick(5.0)
+        assert until_told(port, clock, "unmerged") == "worker 1: not every partition was looked at yet"
+        for stage in stages.values():
+            for _ in range(4):
+                stage.tick(5.0)
+        merged = until_told(port, clock, "merged")
+        whole = Sketch.merge_all(state.sketch() for stage in stages.values() for state in stage.states.values())
+        assert merged["rows"] == 422
+        assert merged["singular_values"] == pytest.approx(
+            whole.singular_values()[: len(merged["singular_values"])], rel=1e-5
+        )
+        strongest = merged["directions"][0][0]
+        assert strongest["name"] == dict(enumerate(WORDS)).get(strongest["column"])
+
+
+def test_a_partition_that_two_workers_show_is_not_counted_twice(tmp_path: Path, stages: dict[str, Stage]) -> None:
+    clock = Clock()
+    with crew(tmp_path, stages, clock) as port:
+        assert until_told(port, clock, "unmerged") == "partitions are moving from one worker to another"
+
+
+def test_sketches_too_large_to_be_merged_for_a_page_are_not_asked_for(
+    tmp_path: Path, stages: dict[str, Stage], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock()
+    monkeypatch.setattr("sfd_stream.service.merging.MERGE_BYTES_MAX", 1_000)
+    with crew(tmp_path, stages, clock) as port:
+        assert until_told(port, clock, "unmerged") == TOO_LARGE
 
 
 def test_health_and_readiness_are_those_of_all(tmp_path: Path, stages: dict[str, Stage]) -> None:

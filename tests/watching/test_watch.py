@@ -177,6 +177,20 @@ def test_the_spectrum_holds_the_sketchs_own_numbers_and_names() -> None:
     )
 
 
+def test_what_is_merged_is_what_is_assigned_also_after_one_has_gone() -> None:
+    stage = Stage(partitions=3)
+    for partition in stage.states:
+        stage.feed(partition, 100 + partition)
+    for _ in range(4):
+        stage.tick(5.0)
+    assert stage.watch.status.merged is not None
+    assert stage.watch.status.merged.rows == 303
+    del stage.states[1]
+    stage.tick(5.0)
+    stage.tick(5.0)
+    assert stage.watch.status.merged.rows == 202
+
+
 def test_a_look_changes_nothing() -> None:
     watched, alone = Stage(partitions=1), Stage(partitions=1)
     for _ in range(6):
