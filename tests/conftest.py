@@ -2,4 +2,4 @@
 
 from __future__ import annotations
 
-pytest_plugins = ["tests.parts.kafka_fixtures", "tests.parts.seaweed", "tests.parts.tools"]
+pytest_plugins = ["tests.parts.kafka_fixtures", "tests.parts.seaweed", "tests.parts.skips", "tests.parts.tools"]
