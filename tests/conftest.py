@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 
-pytest_plugins = ["tests.parts.kafka_fixtures", "tests.parts.seaweed", "tests.parts.tools"]
+pytest_plugins = ["tests.parts.kafka_fixtures", "tests.parts.seaweed", "tests.parts.skips", "tests.parts.tools"]
 
 
 def pytest_configure() -> None:

@@ -3,7 +3,7 @@
 # Annotations are evaluated: typer reads them.
 import signal
 import time
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,9 +17,6 @@ if TYPE_CHECKING:
     from sfd_stream.config import MergeSettings, Some
     from sfd_stream.service.merge_watch import MergeWatch
     from sfd_stream.service.merger import Merger
-
-_MESSAGE_MAX_BYTES = 1_000_000
-_OVERHEAD_BYTES = 65_536  # of a batch around a message
 
 
 def merge(
@@ -106,6 +103,7 @@ def merger_of(some: "Some") -> tuple["Merger", "MergeWatch"]:
     from sfd_stream.service.logs import get_logger
     from sfd_stream.service.merge_watch import MergeWatch
     from sfd_stream.service.merger import MergePlan, Merger
+    from sfd_stream.service.topic_plan import merge_topic_config
     from sfd_stream.service.topics import ensure_topic
 
     settings: MergeSettings = some.sections["merge"]
@@ -116,7 +114,7 @@ def merger_of(some: "Some") -> tuple["Merger", "MergeWatch"]:
     hooks = client_hooks(some)
     sink = Sink(some.kafka, hooks=hooks)
     admin = AdminClient({**admin_properties(some.kafka), **hooks.as_properties(some.kafka)})
-    ensure_topic(admin, topic, None, sleep=time.sleep, config=_topic_config(some))
+    ensure_topic(admin, topic, None, sleep=time.sleep, config=merge_topic_config(some.kafka))
     watch = MergeWatch(str(group), topic, time.monotonic, time.time)
     merger = Merger(
         MergePlan(str(group), topic, settings.every_s, settings.republish_s, settings.ell),
@@ -144,8 +142,3 @@ def _topics(some: "Some", settings: "MergeSettings") -> tuple[tuple[str, ...], s
             f"merge.topic must be another topic than those it merges, and {settings.topic} is one of them"
         )
     return topics, settings.topic
-
-
-def _topic_config(some: "Some") -> dict[str, Any]:
-    size = int(some.kafka.get("message.max.bytes", _MESSAGE_MAX_BYTES)) + _OVERHEAD_BYTES
-    return {"cleanup.policy": "compact", "max.message.bytes": str(size)}

@@ -1,8 +1,8 @@
-"""The topics that settings name, as they should be made: rows in, snapshots compacted, dead letters kept."""
+"""The topics that settings name, as they should be made: rows in, snapshots and merges compacted, dead letters kept."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _BROKER_DEFAULT: Final = -1
 _TIMEOUT_S: Final = 30.0
+_MESSAGE_MAX_BYTES: Final = 1_000_000  # librdkafka's own
 ROOM_BYTES: Final = 65_536
 """For a message's key, headers and batch, beyond its value."""
 
@@ -32,12 +33,22 @@ def wanted_topics(settings: Settings, partitions: int) -> Iterator[WantedTopic]:
     """All that the settings name. One partition is enough for snapshots: readers read them all, and in order."""
     yield WantedTopic(settings.input.topic, partitions)
     if settings.snapshot.topic is not None:
-        size = max(settings.snapshot.inline_max_bytes + ROOM_BYTES, 1_048_588)  # never below Kafka's own default
-        compacted = {"cleanup.policy": "compact", "max.message.bytes": str(size)}
-        yield WantedTopic(settings.snapshot.topic, 1, compacted)
+        yield WantedTopic(settings.snapshot.topic, 1, _compacted(settings.snapshot.inline_max_bytes))
     if settings.dead_letters.topic is not None:
         size = settings.input.max_message_bytes + ROOM_BYTES  # a dead letter is a message with headers
         yield WantedTopic(settings.dead_letters.topic, partitions, {"max.message.bytes": str(size)})
+    if settings.merge.topic is not None:
+        yield WantedTopic(settings.merge.topic, 1, merge_topic_config(settings.kafka))
+
+
+def merge_topic_config(kafka: Mapping[str, Any]) -> dict[str, str]:
+    """A merge is never published as a reference: as large as a message may be, it must fit."""
+    return _compacted(int(kafka.get("message.max.bytes", _MESSAGE_MAX_BYTES)))
+
+
+def _compacted(value_bytes: int) -> dict[str, str]:
+    size = max(value_bytes + ROOM_BYTES, 1_048_588)  # never below Kafka's own default
+    return {"cleanup.policy": "compact", "max.message.bytes": str(size)}
 
 
 def make_topic(admin: Any, topic: WantedTopic, replication_factor: int | None) -> bool:

@@ -287,7 +287,16 @@ def ports_out(values: dict[str, Any]) -> set[int]:
             {"settings/checkpoint/options": {"endpoint": "http://minio:9000", "region": "eu:1", "allow_http": True}},
             {53, 9092, 443, 9000},
         ),
+        ({"settings/checkpoint/options": {"endpoint": "http://minio"}}, {53, 9092, 443, 80}),
         ({**ON_DISK, "replicas": 1}, {53, 9092}),
+        (
+            {
+                **ON_DISK,
+                "replicas": 1,
+                "settings/kafka/sasl.oauthbearer.token.endpoint.url": "https://issuer:8443/realms/acme/token",
+            },
+            {53, 9092, 443, 8443},
+        ),
         ({**ON_DISK, "replicas": 1, "settings/kafka_oauth_callback": "acme:token"}, {53, 9092, 443}),
         ({"networkPolicy/extraPorts": [9095]}, {53, 9092, 9095, 443}),
     ],

@@ -31,6 +31,14 @@ def test_the_least_values_are_enough(tmp_path: Path) -> None:
     assert load(file, environ={}).settings.input.topic == "clicks"
 
 
+def test_the_login_by_a_function_is_taken_by_the_chart_and_the_program(tmp_path: Path) -> None:
+    values, login = yaml.safe_load(block("values")), yaml.safe_load(block("settings msk"))
+    values["settings"] |= login | {"kafka": values["settings"]["kafka"] | login["kafka"]}
+    file = tmp_path / "settings.yaml"
+    file.write_text(render(values).one("ConfigMap", "sfd-stream")["data"]["settings.yaml"])
+    assert load(file, environ={}).settings.kafka["sasl.oauthbearer.config"] == "eu-central-1"
+
+
 def test_the_sizes_are_what_the_worker_reckons_with() -> None:
     table = PAGE.partition("<!-- sizes -->")[2].partition("\n\n")[0]
     rows = re.findall(r"^\| ([\d,]+) \| ([\d,]+) \| ([\d,]+) \|", table, re.MULTILINE)

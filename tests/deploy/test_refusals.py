@@ -26,6 +26,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({**ON_DISK, "replicas": 1, "persistence/mountPath": "/var/lib/sfd"}, "is not below persistence.mountPath"),
     ({"settings/kafka/sasl.password": "x"}, "name that under secretEnv.SFD_KAFKA__SASL_PASSWORD"),
     ({"settings/kafka/ssl.key.password": "x"}, "settings.kafka.ssl.key.password is a secret"),
+    ({"settings/kafka/sasl.oauthbearer.config": "x"}, "settings.kafka.sasl.oauthbearer.config is a secret"),
     ({"settings/checkpoint/options": {"secret_access_key": "x"}}, "use a workload identity"),
     ({"settings/checkpoint/options": {"account_key": "x"}}, "use a workload identity"),
     ({"terminationGracePeriodSeconds": 10}, "must be above settings.checkpoint.revoke_budget_s (10 s)"),

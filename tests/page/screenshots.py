@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import msgpack
 import yaml
 from playwright.sync_api import sync_playwright
 
@@ -24,7 +25,13 @@ from tests.parts.kafka import Broker, start_broker
 from tests.parts.tools import need
 
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
-FLOW_S = 100.0
+FLOW_S = 150.0
+NOT_ROWS = (
+    b'{"not": "msgpack"}',
+    b'{"not": "msgpack"}',
+    msgpack.packb({"v": [1.0]}),
+    msgpack.packb({"i": ["nan", "value"], "v": [float("nan"), 2.0]}),
+)
 SHOTS = (
     ("page-light", "light", 1200, False),
     ("page-dark", "dark", 1200, False),
@@ -53,7 +60,7 @@ def feed(broker: Broker, over: threading.Event) -> None:
             size = 10 + (sent // 60 + 3 * partition) % 9
             batch = [messages[(sent + i) % len(messages)] for i in range(size)]
             if sent % 50 == partition:
-                batch.append(b'{"not": "msgpack"}')
+                batch.append(NOT_ROWS[sent % len(NOT_ROWS)])
             broker.produce("docstrings", batch, partition=partition)
             sent += size
 

@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from sfd_stream.service.seen import Around, in_words
+from sfd_stream.service.status import PartitionStatus
 from sfd_stream.service.views import routes_of
 from sfd_stream.service.web import Port, listening
 from tests.parts.tools import need
@@ -24,10 +26,10 @@ EVIL = '<img src=x onerror="window.hacked=1"><script>window.hacked=1</script>'
 
 
 class Now(Clock):
-    """Real time, moved on by nobody."""
+    """Real time, moved on by nobody; a wall clock is a day ahead of the browser's, as a node's may be."""
 
     def __call__(self) -> float:
-        return time.time() if self.now > 1e9 else time.monotonic()
+        return time.time() + 86_400 if self.now > 1e9 else time.monotonic()
 
 
 @dataclass
@@ -144,6 +146,8 @@ def test_the_values_shown_are_those_of_the_status(page: Any, live: Live) -> None
 def test_it_keeps_up_by_itself_while_rows_flow(page: Any, live: Live) -> None:
     with live.running() as address:
         page.goto(address)
+        page.wait_for_function("() => last && last.workers[0].history.length > 0", timeout=15_000)
+        page.reload()  # with a past
         page.wait_for_selector("[data-partition]", timeout=15_000)
         before = int(value(page, "rows"))
         page.wait_for_function(
@@ -152,6 +156,10 @@ def test_it_keeps_up_by_itself_while_rows_flow(page: Any, live: Live) -> None:
         )  # fmt: skip
         assert page.inner_text("#fresh") == "live, every second"
         assert page.is_hidden("#banner")
+        assert page.get_attribute("#dot", "class") == "dot"
+        page.wait_for_function("() => samples.length > 2", timeout=15_000)
+        times = page.evaluate("samples.map((sample) => sample.at)")
+        assert max(times) - min(times) < 60, "what the worker remembers and what came since are of one clock"
         assert page.complaints == []
 
 
@@ -192,6 +200,52 @@ def test_it_says_when_the_worker_is_gone(page: Any, live: Live) -> None:
         assert page.inner_text("#fresh") == "not live"
 
 
+def troubles() -> dict[str, str]:
+    """What a worker says of itself by what is wrong with it."""
+    well = Around(joined=True, stopping=False, sketch_idle=True, broker_away_s=None, memory_reserved_bytes=0)
+    return {
+        "the broker": in_words((), well._replace(broker_away_s=5.0), 0.0),
+        "the store": in_words((PartitionStatus(3, "paused"),), well, 0.0),
+        "a partition": in_words((PartitionStatus(3, "reading", stuck_s=9.0),), well, 0.0),
+        "memory": "no room in memory for partition 3",
+    }
+
+
+def test_one_worker_in_trouble_among_several_is_seen(page: Any, live: Live) -> None:
+    with live.running() as address:
+        worker = settled(page, live, address)
+        status: dict[str, Any] = {"schema": 1, "workers": [worker, {**worker, "worker": "7"}]}
+        page.route("**/status.json", lambda route: route.fulfill(json=status))
+        for what, words in troubles().items():
+            status["workers"][1]["doing"] = words
+            await_value(page, "doing", f"{words} · {worker['doing']}")
+            assert page.get_attribute("#dot", "class") == "dot bad", what
+        status["workers"][1]["doing"] = "catching up: 9 messages behind"
+        page.wait_for_selector("#dot.warn", timeout=15_000)
+        assert page.is_hidden("#banner")
+        status["down"] = ["1", "4"]
+        page.wait_for_selector("#banner:not([hidden])", timeout=15_000)
+        assert page.text_content("#banner") == "worker 1 does not answer · worker 4 does not answer"
+        assert page.get_attribute("#dot", "class") == "dot bad"
+
+
+def test_a_reason_has_its_share_of_the_bar_and_drift_the_whole_chart(page: Any, live: Live) -> None:
+    for offset in range(4):
+        live.stage.watch.dead_letter(1, offset, "bad_index" if offset else "malformed", "words", b"x")
+    with live.running() as address:
+        worker = settled(page, live, address)
+        at_s, moment = worker["at_s"], worker["history"][0]
+        worker["history"] = [{**moment, "at_s": at_s - ago, "drift": 0.1} for ago in (90, 75, 60, 45, 30, 15)]
+        page.route("**/status.json", lambda route: route.fulfill(json={"schema": 1, "workers": [worker]}))
+        page.wait_for_selector("text=over the last 90 s", timeout=15_000)
+        shares = page.eval_on_selector_all(".track i", "all => all.map((one) => one.style.getPropertyValue('--w'))")
+        assert shares == ["0.750", "0.250"]
+        worker["dead_letters"] = {"malformed": 7}
+        page.wait_for_selector(".track", state="hidden", timeout=15_000)  # one alone has none to compare with
+        line, chart = page.locator("#drift path").bounding_box(), page.locator("#drift").bounding_box()
+        assert line["width"] > 0.85 * chart["width"]
+
+
 @pytest.mark.parametrize("width", [320, 390, 768, 1200])
 def test_nothing_is_wider_than_the_screen(browser: Any, live: Live, width: int) -> None:
     live.stage.watch.dead_letter(0, 1, "malformed", "w" * 300, b"v" * 300)
@@ -200,4 +254,7 @@ def test_nothing_is_wider_than_the_screen(browser: Any, live: Live, width: int) 
         page = context.new_page()
         settled(page, live, address)
         assert page.evaluate("document.documentElement.scrollWidth") <= width
+        tops = [box.bounding_box()["y"] for box in page.locator(".tile .value").all()]
+        cards = [box.bounding_box()["y"] for box in page.locator(".tile").all()]
+        assert len(set(tops)) == len(set(cards)), "values of neighbouring tiles stand on one line"
         context.close()

@@ -1,6 +1,6 @@
 """System tools that some tests need. Without one its tests are skipped, and a line at the end says what to install.
 
-`make test` and `make test-page` install them where CI=true; there, a tool that is missing is a failure.
+`make test` and `make test-page` install them where CI=true; there, a skip is a failure (skips.py).
 """
 
 from __future__ import annotations
@@ -26,14 +26,12 @@ _GRAFANA = ("@grafana/schema@11.6.0", "typescript@5.8.3")
 
 
 def need(name: str) -> str:
-    """The path of a tool; skips the test without it, or fails it where a machine promises to have everything."""
+    """The path of a tool; skips the test without it."""
     found = shutil.which(name)
     return found if found is not None else _without(f"{name} (Debian: {INSTALL[name]})")
 
 
 def _without(words: str) -> Any:
-    if os.environ.get("CI", "").lower() == "true":
-        pytest.fail(f"{_REASON}, which CI must have: {words}", pytrace=False)
     pytest.skip(f"{_REASON}: {words}")
 
 

@@ -69,12 +69,22 @@ app.kubernetes.io/managed-by: {{ .root.Release.Service }}
 {{- range splitList "," (index .Values.settings.kafka "bootstrap.servers") }}
 {{ regexFind ":[0-9]+$" (trim .) | trimPrefix ":" | default "9092" }}
 {{- end }}
-{{- range $_, $value := dig "checkpoint" "options" dict .Values.settings }}
-{{ regexReplaceAll "^https?://[^/]+:([0-9]+)(/.*)?$" (toString $value) "port $1" | regexFind "^port [0-9]+$" | trimPrefix "port " }}
+{{- $issuer := index .Values.settings.kafka "sasl.oauthbearer.token.endpoint.url" }}
+{{- range append (dig "checkpoint" "options" dict .Values.settings | values) $issuer }}
+{{ include "sfd.portOf" (toString .) }}
 {{- end }}
 {{- range .Values.networkPolicy.extraPorts }}
 {{ . }}
 {{- end }}
+{{- end -}}
+
+{{/* Of an address: its port, or 80 of one without; nothing for 443, which has a rule of its own, and for what is no address. */}}
+{{- define "sfd.portOf" -}}
+{{- if regexMatch "^https?://[^/]+:[0-9]+(/.*)?$" . -}}
+{{- regexReplaceAll "^https?://[^/]+:([0-9]+)(/.*)?$" . "${1}" -}}
+{{- else if hasPrefix "http://" . -}}
+80
+{{- end -}}
 {{- end -}}
 
 {{/* Whether something is asked over HTTPS: an object store, or an issuer of tokens. */}}
