@@ -56,10 +56,10 @@ def _print_published(merger: "Merger", watch: "MergeWatch") -> None:
 
     from sfd_stream.cli.output import print_json
 
-    found: dict[str, Any] = {"topic": merger.plan.topic, "published": watch.shown is not None}
-    if watch.shown is not None and merger.last is not None:
-        found |= {"epoch": merger.last.epoch, "number": merger.last.number, **asdict(watch.shown)}
-    print_json(found)
+    assert merger.last is not None
+    assert watch.shown is not None
+    last = merger.last
+    print_json({"topic": merger.plan.topic, "epoch": last.epoch, "number": last.number, **asdict(watch.shown)})
 
 
 def _serve(some: "Some") -> None:

@@ -298,8 +298,8 @@ def test_merge_publishes_one_sketch_of_several_topics(
     arguments = merge_arguments(built_in, topics=f"{topic}, {other}", topic=out, every_s="0.1", ell="5")
     assert main([*arguments, "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
-    assert {"topic": out, "published": True, "epoch": 1, "number": 1, "parts": 3, "missing": 0, "rows": 120} == {
-        name: said[name] for name in ("topic", "published", "epoch", "number", "parts", "missing", "rows")
+    assert {"topic": out, "epoch": 1, "number": 1, "parts": 3, "missing": 0, "rows": 120} == {
+        name: said[name] for name in ("topic", "epoch", "number", "parts", "missing", "rows")
     }
     with SnapshotReader(built_in.bootstrap, out) as reader:
         merged = reader.merged()
