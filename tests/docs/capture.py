@@ -20,7 +20,7 @@ from pathlib import Path
 from benchmarks.operations import put
 from tests.docs.pages import ROOT
 
-HEAD, TAIL = 20, 32
+HEAD, TAIL = 30, 32
 """So many lines of a long output are kept."""
 
 

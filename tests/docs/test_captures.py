@@ -43,6 +43,17 @@ def test_the_demo_is_on_the_first_screen_of_the_readme() -> None:
     assert "make demo" in demo.code.splitlines()[0]
 
 
+def test_the_first_run_is_of_both_commands_with_times_and_the_demo_of_today() -> None:
+    (clone,) = [block for block in CAPTURED if block.capture == "clone"]
+    (demo,) = [block for block in CAPTURED if block.capture == "demo"]
+    lines = clone.code.splitlines()
+    assert [line for line in lines if line.startswith("$ time")] == ["$ time make demo", "$ time make test"]
+    assert sum(line.startswith("took ") for line in lines) == 2
+    chapters = re.findall(r"^\d  [A-Z]\w+$", demo.code, re.MULTILINE)
+    assert len(chapters) == 8
+    assert [line for line in lines if line in chapters] == chapters
+
+
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_no_page_names_a_folder_of_the_machine_that_made_it(page: Path) -> None:
     assert not re.search(r"(?<![\w.])/(work|root|home|Users)/", page.read_text(encoding="utf-8"))
