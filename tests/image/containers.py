@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
+import urllib.request
 import uuid
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -46,6 +48,20 @@ class Container:
     def logs(self) -> str:
         answer = self.engine.ask("logs", self.name)
         return answer.stdout + answer.stderr
+
+    def told(self, event: str) -> list[dict[str, Any]]:
+        """Its log lines of one kind, as it wrote them."""
+        lines = [json.loads(line) for line in self.logs().splitlines() if line.startswith("{")]
+        return [line for line in lines if line["event"] == event]
+
+    def rows_read(self) -> int:
+        """As its port has it; the container shares the host's network."""
+        url = next(iter(self.told("watch it")), {}).get("url")
+        with contextlib.suppress(OSError):
+            if url is not None:
+                with urllib.request.urlopen(f"{url}status.json", timeout=5) as answer:  # noqa: S310 - our own
+                    return sum(int(worker["rows"]) for worker in json.load(answer)["workers"])
+        return 0
 
     def processes(self) -> str:
         return self.engine.ask("top", self.name, "-o", "pid,args").stdout

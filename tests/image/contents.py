@@ -34,8 +34,11 @@ _FOUND = {
     "files that anybody may write": "find / -xdev ! -type l ! -path '/tmp' ! -path '/var/tmp' "
     "! -path '/run/lock' ! -path '/var/lock' ! -path '/dev/*' -perm -o+w",
     "compilers, linkers, make": "for p in gcc cc c++ ld make; do command -v $p; done",
-    "pip, caches, sources of the build": "ls -d /src /wheels /build /root/.cache /opt/sfd-stream/bin/pip* 2>/dev/null",
+    "pip of the program's own, caches, sources of the build": "ls -d /src /wheels /build /opt/sfd-stream/bin/pip* "
+    "/opt/sfd-stream/lib/python3*/site-packages/pip 2>/dev/null; "
+    "find / -xdev \\( -path '*/.cache/*' -o -path '*cache/pip' \\)",
 }
+_OF_THE_BASE = {"pip of the base, which the program does not use": "for p in pip pip3; do command -v $p; done"}
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,9 @@ class Contents:
     python: list[tuple[str, str, str, int]]
     debian: list[str]
     found: dict[str, list[str]]
+    """Should be nothing."""
+    of_the_base: dict[str, list[str]]
+    """What the base brings, and is left as it is."""
 
     def page(self) -> str:
         lines = [
@@ -60,7 +66,10 @@ class Contents:
             f"| compressed, as a registry stores it | {self.compressed_bytes:,} bytes |",
             f"| unpacked | {self.unpacked_bytes:,} bytes |",
             f"| base | {self.base} |",
-            *(f"| {name} | {', '.join(f'`{one}`' for one in found) or 'none'} |" for name, found in self.found.items()),
+            *(
+                f"| {name} | {', '.join(f'`{one}`' for one in found) or 'none'} |"
+                for name, found in (self.found | self.of_the_base).items()
+            ),
             "",
             "## Python packages",
             "",
@@ -98,6 +107,7 @@ def contents(engine: Engine, image: str) -> Contents:
         python=[(name, version, licence, size) for name, version, licence, size in python],
         debian=shell("dpkg-query -W -f '${Package} ${Version}\\n'"),
         found={name: shell(script) for name, script in _FOUND.items()},
+        of_the_base={name: shell(script) for name, script in _OF_THE_BASE.items()},
     )
 
 

@@ -41,6 +41,11 @@ def test_a_scan_finds_nothing_that_should_not_be_there(inside: Contents) -> None
     assert {name: found for name, found in inside.found.items() if found} == {}
 
 
+def test_the_scan_sees_what_the_list_of_packages_says(inside: Contents) -> None:
+    [pip] = inside.of_the_base.values()
+    assert pip or not any(line.startswith("python3-pip ") for line in inside.debian)
+
+
 def test_it_holds_the_locked_packages_and_nothing_else(engine: Engine, image: str) -> None:
     script = "import importlib.metadata as m, json; print(json.dumps({d.name: d.version for d in m.distributions()}))"
     found = json.loads(engine.run("run", "--rm", *PYTHON, image, "-c", script))
