@@ -67,7 +67,7 @@ test-page: $(STAMP) ## the status page in a real browser
 	$(BIN)/pytest tests/page -m browser
 
 unit: $(STAMP) tools
-	$(BIN)/pytest -m "not browser and not image and not k8s" -n 3 --dist loadgroup --cov --cov-report=term
+	$(BIN)/pytest -m "not browser and not image and not k8s" -n 4 --dist loadgroup --cov --cov-report=term
 
 chart: $(STAMP) ## renew what the chart copies, and its golden files
 	$(BIN)/python -m tests.deploy.chart

@@ -1,6 +1,6 @@
 """How much of the in-memory rate survives the way from a topic to a checkpointed sketch? On a real Kafka, in one run.
 
-    python -m benchmarks.stream [--rows 1200000] [--long] [--json FILE]
+    python -m benchmarks.stream [--rows 2400000] [--long] [--json FILE]
 
 The yardstick is `SparseFrequentDirections.partial_fit` on the same rows, in the same run, on the same cores. Each way
 of writing rows (packed, blocks of 100, friendly lists) is read by one worker process with disk checkpoints; its clock
@@ -146,7 +146,7 @@ def show(found: dict[str, Any]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=1_200_000)
+    parser.add_argument("--rows", type=int, default=2_400_000)
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument(
         "--long", action="store_true", help="also ten million rows (some 1.3 GB in the broker's folder)"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import sys
-import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable
@@ -48,7 +47,10 @@ class Timers:
 
 
 class Observer:
-    """Beside the worker: when the last offset was committed, how large the process was, how long each turn took."""
+    """When the last offset was committed, how large the process was, how long each turn took.
+
+    On the loop's own thread: one more thread that looks would ask for the interpreter all the time.
+    """
 
     def __init__(self, worker: Worker, source: Source) -> None:
         self.first_at = self.done_at = 0.0
@@ -57,7 +59,6 @@ class Observer:
         self._worker, self._source = worker, source
         worker.on_turn = self._turned
         self._turned_at = time.perf_counter()
-        threading.Thread(target=self._observe, daemon=True).start()
 
     def _turned(self) -> None:
         now = time.perf_counter()
@@ -66,15 +67,12 @@ class Observer:
             self.turns_s.append(now - self._turned_at)
         self._turned_at = now
 
-    def _observe(self) -> None:
-        while not self.done_at:
-            time.sleep(0.005)
-            progress, committed = self._worker.progress, self._source.last_committed
-            ends = progress.ends
-            if ends and not self.early_kib and any(committed.get(p, -1) > end / 10 for p, end in ends.items()):
-                self.early_kib = largest_kib()
-            if ends and all(committed.get(p, -1) >= end for p, end in ends.items() if end):
-                self.done_at = time.perf_counter()
+    def committed(self) -> None:
+        committed, ends = self._source.last_committed, self._worker.progress.ends or {}
+        if not self.early_kib and any(committed.get(p, -1) > end / 10 for p, end in ends.items()):
+            self.early_kib = largest_kib()
+        if ends and all(committed.get(p, -1) >= end for p, end in ends.items() if end):
+            self.done_at = self.done_at or time.perf_counter()
 
     def report(self, timers: Timers) -> dict[str, Any]:
         rows = self._worker.progress.rows
@@ -89,6 +87,18 @@ class Observer:
 
 def _ms(seconds: Any) -> float:
     return float(seconds) * 1e3
+
+
+def tell_commits(listeners: list[Callable[[], None]]) -> None:
+    """Before a source is made: it gives its own method to the client."""
+    inner = Source._on_commit  # noqa: SLF001
+
+    def heard(source: Source, *answer: Any) -> None:
+        inner(source, *answer)
+        for listener in listeners:
+            listener()
+
+    Source._on_commit = heard  # type: ignore[method-assign,assignment]  # noqa: SLF001
 
 
 def slow_store(latency_s: float) -> None:
@@ -116,10 +126,13 @@ def main(settings_path: str, latency_ms: str = "0") -> None:
     timers.wrap(keeper.Keeper, "make_durable", "checkpoint (beside)")
     if float(latency_ms):
         slow_store(float(latency_ms) / 1e3)
+    listeners: list[Callable[[], None]] = []
+    tell_commits(listeners)
     settings = load(Path(settings_path), environ={}).settings
     with threadpool_limits(settings.worker.blas_threads):
         worker, source = worker_of(settings, until_end=True)
         observer = Observer(worker, source)
+        listeners.append(observer.committed)
         worker.run(source)
     print(json.dumps(observer.report(timers)))
 
