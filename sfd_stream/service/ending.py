@@ -12,6 +12,8 @@ from sfd_stream.service.sketching import Sketching
 from sfd_stream.service.tenure import Tenure
 
 LOOK_EVERY_S = 0.2
+"""At what others have committed, which is a question to the broker. Our own positions are looked at each turn."""
+
 JOIN_S = 5.0
 """A state that must be refused is found by whoever is assigned it, so commits alone are not believed at once. But where
 the group has nothing for a worker, KIP-848 never calls it: after this time others have the partitions."""
@@ -52,10 +54,8 @@ class Ending:
 
     def reached(self) -> bool:
         """Asked when the sketch has all that was read. Begins last checkpoints where only they are missing."""
-        now = self._clock()
-        if now < self._next_look_s or not (self._hands.tenures.joined or now - self._asked_from_s >= JOIN_S):
+        if not (self._hands.tenures.joined or self._clock() - self._asked_from_s >= JOIN_S):
             return False
-        self._next_look_s = now + LOOK_EVERY_S
         ours = self._hands.tenures.all()
         for tenure in ours:
             self._finish(tenure)
@@ -83,6 +83,9 @@ class Ending:
         others = self.ends.keys() - {tenure.partition for tenure in self._hands.tenures.all()}
         if not others:
             return True
+        if self._clock() < self._next_look_s:
+            return False
+        self._next_look_s = self._clock() + LOOK_EVERY_S
         try:
             found = self._source.committed(others, _ASK_S)
         except TimeoutError:

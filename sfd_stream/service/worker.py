@@ -111,7 +111,8 @@ class Worker:
 
     def turn(self) -> None:
         claiming = any(tenure.state is None and tenure.job is not None for tenure in self.tenures.all())
-        for batch in self.source.poll(self.plan.batch_records, 0.01 if claiming else 0.1):
+        ending = self._ending is not None and self.sketching.idle
+        for batch in self.source.poll(self.plan.batch_records, 0.01 if claiming or ending else 0.1):
             self._take(batch)
         self.watch.polled()
         self.serve()
