@@ -22,19 +22,25 @@ export OMP_NUM_THREADS ?= 1
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{printf "  make %-12s %s\n", $$1, $$2}'
 
+# uv installs in seconds what takes pip a minute. It does not read pip's settings, so where it fails pip has its turn.
+INSTALL = $(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes --no-deps -r $(1) 2> $(VENV)/uv.log \
+	|| $(PIP) --require-hashes --no-deps -r $(1)
+
 # What the program needs is a tenth of what judging it needs: the demo waits for no more.
 $(RUN_STAMP): requirements.lock pyproject.toml
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed: install it, or say make PYTHON=/path/to/python"; exit 1; }
 	@echo "setting up $(VENV) with $$($(PYTHON) --version)"
 	@$(PYTHON) -m venv $(VENV)
 	@sed '/^# == rest:/,$$d' requirements.lock > $(VENV)/run.lock
-	@$(PIP) --require-hashes --no-deps -r $(VENV)/run.lock
+	@awk '/^[a-z0-9]/ { wanted = /^uv==/ } wanted' requirements.lock > $(VENV)/uv.lock
+	@$(PIP) --require-hashes --no-deps -r $(VENV)/uv.lock
+	@$(call INSTALL,$(VENV)/run.lock)
 	@$(PIP) --no-deps --no-build-isolation -e .
 	@touch $@
 
 $(STAMP): $(RUN_STAMP)
 	@echo "adding to $(VENV) what tests and benchmarks need"
-	@$(PIP) --require-hashes --no-deps -r requirements.lock
+	@$(call INSTALL,requirements.lock)
 	@touch $@
 
 setup: $(STAMP) ## make .venv with everything pinned, and stop

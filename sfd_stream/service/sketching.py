@@ -67,8 +67,11 @@ class Sketching:
         try:
             state.apply(decoded, next_offset, *more)
         except OverflowError as error:
-            tenure.refused = _too_large(tenure.keeper.where, error)
-            raise tenure.refused from error
+            tenure.broken = _too_large(tenure.keeper.where, error)
+            raise tenure.broken from error
+        except BaseException as error:
+            tenure.broken = error
+            raise
         tenure.facts = Facts.of(state)
         self._host.watch.applied(tenure.partition, before, tenure.facts, clock() - began_s)
 
@@ -129,8 +132,8 @@ class Sketching:
 
 def _freeze(tenure: Tenure) -> Frozen:
     """On the sketching thread."""
-    if tenure.refused is not None:
-        raise tenure.refused
+    if tenure.broken is not None:
+        raise tenure.broken
     assert tenure.state is not None
     return tenure.state.freeze()
 

@@ -7,7 +7,6 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, Self
 
-from sfd_stream.errors import RefusedStateError
 from sfd_stream.service.keeper import Keeper
 from sfd_stream.service.seen import Facts
 from sfd_stream.state.manifest import StateId
@@ -84,7 +83,7 @@ class Tenure:
     """Transactional: the state whose offset is committed, and with it every snapshot that was due by then."""
     facts: Facts | None = None
     """Of the state, as of the last batch: what may be read of it on another thread than its own."""
-    refused: RefusedStateError | None = None
+    broken: BaseException | None = None
     """Why the state takes no more rows: set by the sketching thread, which then gives no state of it either."""
     commit_offset: int | None = None
     """What the broker was last told; told again until it says that it heard."""

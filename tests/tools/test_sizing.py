@@ -74,7 +74,13 @@ def test_checkpoints_of_an_hour_are_as_large_as_reckoned() -> None:
         new = encode(frozen, durable)
         written += sum(len(part) for part in (new.sketch, *new.buffer) if isinstance(part, bytes))
         durable = Durable(
-            frozen.arrays["B"], frozen.numbers["shrinks"], len(frozen.blocks), 0, _Ref.of(new.sketch), _refs(new.buffer)
+            B=frozen.arrays["B"],
+            shrinks=frozen.numbers["shrinks"],
+            spent=0.0,
+            blocks=len(frozen.blocks),
+            names=0,
+            sketch=_Ref.of(new.sketch),
+            buffer=_refs(new.buffer),
         )
     assert state.builder.shrinks > 3
     assert 0.7 <= written / sizing.checkpoint_bytes_per_hour(shape, load) <= 1.3
