@@ -60,6 +60,8 @@ class Sketching:
 
     def _apply(self, tenure: Tenure, decoded: DecodedBatch, next_offset: int, *more: Any) -> None:
         """On the sketching thread."""
+        if tenure.broken is not None:
+            raise tenure.broken
         state, before, clock = tenure.state, tenure.facts, self._host.around.clock
         assert state is not None
         assert before is not None
