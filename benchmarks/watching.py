@@ -154,7 +154,7 @@ def one_run(broker: Broker, topic: str, folder: Path, *, connections: int, per_s
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=200_000)
+    parser.add_argument("--rows", type=int, default=800_000)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--paste", action="store_true", help="write the table into docs/experiments.md")
     given = parser.parse_args()
