@@ -168,12 +168,21 @@ class Assignment:
         self._leave({tp.partition for tp in given}, self._listener.on_lost)
 
     def _decline(self) -> None:
-        """An assignment that was on its way when we left: nothing of it is read, and the client may be past it too."""
-        with contextlib.suppress(KafkaException):
+        """An assignment that was on its way when we left: nothing of it is read."""
+        with self._past_it_when_closing():
             if self._incremental:
                 self.consumer.incremental_assign([])
             else:
                 self.consumer.assign([])
+
+    @contextlib.contextmanager
+    def _past_it_when_closing(self) -> Iterator[None]:
+        """A client that ends gives up its partitions by itself, and may answer nothing but that it ends."""
+        try:
+            yield
+        except KafkaException:
+            if not self.closing:
+                raise
 
     def _take(self, starts: Mapping[int, Start | None]) -> None:
         begun = {p: start for p, start in starts.items() if start is not None}
@@ -198,24 +207,22 @@ class Assignment:
         if told and self._failures.first is None:
             with self._failures.kept():
                 tell(sorted(told))
-        with self._failures.kept():
-            read = self._drop(partitions)
+        with self._failures.kept(), self._past_it_when_closing():
+            self._drop(partitions)
             if self._incremental:
+                read = partitions & {tp.partition for tp in self.consumer.assignment()}
                 self.consumer.incremental_unassign(self.where(read))
             else:
                 self.consumer.unassign()
 
-    def _drop(self, partitions: Collection[int]) -> set[int]:
-        """Forgets partitions; says which of them the client was reading."""
+    def _drop(self, partitions: Collection[int]) -> None:
         gone = set(partitions)
-        read = gone & {tp.partition for tp in self.consumer.assignment()}
         self._left_in_this_poll |= gone & self.all
         self.held -= gone
         self.paused -= gone
         for partition in gone:
             self.positions.pop(partition, None)
             self._on_gone(partition)
-        return read
 
     # As the client names them
 

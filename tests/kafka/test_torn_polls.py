@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from confluent_kafka import KafkaError, Message, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from sfd_stream.kafka.records import Start
 from sfd_stream.kafka.source import Source
@@ -24,18 +24,31 @@ class FakeClient:
         self.script: list[Callable[[], list[Any]]] = []
         self.told: list[tuple[str, list[tuple[int, int]]]] = []
         self.reading: set[int] = set()
+        self.ending = False
+
+    def unsubscribe(self) -> None:
+        pass
+
+    def close(self) -> None:
+        """As librdkafka: what the broker gave meanwhile is still told, to one who can no longer ask."""
+        self.ending = True
+        while self.script:
+            self.script.pop(0)()
 
     def consume(self, _count: int, _timeout_s: float) -> list[Any]:
         return self.script.pop(0)()
 
     def assignment(self) -> list[TopicPartition]:
+        self._answer()
         return [TopicPartition("t", p) for p in sorted(self.reading)]
 
     def incremental_assign(self, partitions: list[TopicPartition]) -> None:
+        self._answer()
         self.reading |= {tp.partition for tp in partitions}
         self._write("assign", partitions)
 
     def incremental_unassign(self, partitions: list[TopicPartition]) -> None:
+        self._answer()
         assert {tp.partition for tp in partitions} <= self.reading, "librdkafka refuses what it does not read"
         self.reading -= {tp.partition for tp in partitions}
         self._write("unassign", partitions)
@@ -45,6 +58,10 @@ class FakeClient:
 
     def resume(self, partitions: list[TopicPartition]) -> None:
         self._write("resume", partitions)
+
+    def _answer(self) -> None:
+        if self.ending:
+            raise KafkaException(KafkaError(KafkaError._DESTROY))
 
     def _write(self, what: str, partitions: list[TopicPartition]) -> None:
         if partitions:
@@ -155,3 +172,21 @@ def test_a_held_partition_is_revoked_without_the_client_having_read_it(
     source.poll(10, 0)
     assert source.assigned == {0}
     assert diary.events[-1] == ("revoke", (1, 2))
+
+
+def test_an_assignment_that_comes_while_it_closes_ends_nothing(played: tuple[Source, FakeClient, Diary]) -> None:
+    """The client gives, takes back, and answers no question any more: the leave is a clean one all the same."""
+    source, client, diary = played
+    client.script.append(lambda: revoke(source, 0, 1))
+    source.poll(10, 0)
+    client.script += [lambda: assign(source, 0, 1), lambda: revoke(source, 0, 1)]
+    assert source.close(10)
+    assert [kind for kind, _ in diary.events] == ["assign", "revoke"]
+
+
+def test_a_client_that_refuses_before_any_closing_is_heard(played: tuple[Source, FakeClient, Diary]) -> None:
+    source, client, _ = played
+    client.ending = True
+    client.script.append(lambda: revoke(source, 0))
+    with pytest.raises(KafkaException):
+        source.poll(10, 0)
