@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from sfd_stream.sketch.rows import RowBlock, squared_frobenius
+from sfd_stream.sketch.rows import RowBlock
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,18 +43,27 @@ class RowBuffer:
         self.blocks: list[RowBlock] = list(blocks)
         self.rows = sum(block.rows for block in self.blocks)
         self.nnz = sum(block.nnz for block in self.blocks)
-        self.squares = sum(squared_frobenius(block.values) for block in self.blocks)
         self._sealed = len(self.blocks)
+        self._squares = 0.0
+        self._uncounted = list(self.blocks)
+
+    @property
+    def squares(self) -> float:
+        """The sum of all squares, up to rounding. Counted when asked for: most rows are shrunk before."""
+        self._squares += sum(block.squares for block in self._uncounted)
+        self._uncounted.clear()
+        return self._squares
 
     def append(self, block: RowBlock) -> None:
         if block.rows:
             self.blocks.append(block)
+            self._uncounted.append(block)
             self.rows += block.rows
             self.nnz += block.nnz
-            self.squares += squared_frobenius(block.values)
 
     def clear(self) -> None:
-        self.blocks, self.rows, self.nnz, self.squares, self._sealed = [], 0, 0, 0.0, 0
+        self.blocks, self.rows, self.nnz, self._sealed = [], 0, 0, 0
+        self._squares, self._uncounted = 0.0, []
 
     def seal(self) -> tuple[RowBlock, ...]:
         """All blocks, with those that came since the last seal made one: a trickle must not pile up as crumbs."""
@@ -73,7 +82,7 @@ def joined(blocks: Sequence[RowBlock], d: int) -> RowBlock:
     if not blocks:
         return RowBlock(np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0), d)
     if len(blocks) == 1:
-        return replace(blocks[0], d=d)
+        return blocks[0] if blocks[0].d == d else replace(blocks[0], d=d)
     starts = np.cumsum([0, *(block.nnz for block in blocks)])
     pointers = [block.indptr[1:] + start for block, start in zip(blocks, starts, strict=False)]
     return RowBlock(

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import count
 from typing import Any
 
 import numpy as np
 
 from sfd_stream.sketch.buffer import Capacity, RowBuffer
-from sfd_stream.sketch.rows import Float, RowBlock, squared_frobenius
+from sfd_stream.sketch.csr import Csr
+from sfd_stream.sketch.rows import Float, RowBlock
 from sfd_stream.sketch.shrink import (
     Chance,
     Shrink,
@@ -24,7 +26,6 @@ from sfd_stream.sketch.shrink import (
     unverified_shrink,
 )
 from sfd_stream.sketch.sketch import SQUARES_MAX, Sketch
-from sfd_stream.sketch.stack import trusted_csr
 from sfd_stream.sketch.verify import failure_share, query_share
 
 SHRINKS: dict[str, Shrink] = {
@@ -112,22 +113,34 @@ class Totals:
         `block` already carries the square roots of `weights` (None: all ones).
         """
         values = block.values if weights is None else block.values * np.repeat(np.sqrt(weights), np.diff(block.indptr))
-        indptr = block.indptr.astype(np.int32)
-        sums = trusted_csr((values, block.indices, indptr), (block.rows, block.d)).T @ np.ones(block.rows)
+        sums = np.zeros((block.d, 1))
+        Csr.of(replace(block, values=values)).add_transpose_times(np.ones((block.rows, 1)), sums)
         return replace(
             self,
             rows=self.rows + block.rows,
             nnz=self.nnz + block.nnz,
             weight=self.weight + (block.rows if weights is None else float(np.sum(weights))),
-            squared_frobenius=self.squared_frobenius + squared_frobenius(block.values),
-            column_sums=self.column_sums + sums,
+            squared_frobenius=self.squared_frobenius + block.squares,
+            column_sums=self.column_sums + sums[:, 0],
         )
+
+
+@cache
+def keep_freed_memory() -> None:
+    """A shrink frees some megabytes that the next one needs again. glibc gives them back to the kernel in between, and
+    having every page anew costs up to a fifth of the time.
+
+    It learns from the largest block freed how much may stay (mallopt(3), M_MMAP_THRESHOLD: twice its size, and no more
+    than 64 MB). This one is never touched, so it costs nothing; with another allocator nothing happens.
+    """
+    np.empty(31 << 20, np.uint8)
 
 
 class SketchBuilder:
     """SparseFrequentDirections: rows go into a buffer; a full buffer is shrunk into the sketch."""
 
     def __init__(self, parameters: Parameters) -> None:
+        keep_freed_memory()
         self.parameters = parameters
         self.buffer = RowBuffer()
         self.B: Float = np.zeros((0, parameters.d))
@@ -150,8 +163,11 @@ class SketchBuilder:
     def nnz(self) -> int:
         return self.totals.nnz + self.buffer.nnz
 
-    def absorb(self, block: RowBlock) -> int:
-        """Take rows in; returns how many shrinks they caused. Rows too large for float64 are refused as a whole."""
+    def absorb(self, block: RowBlock, *, lent: bool = False) -> int:
+        """Take rows in; returns how many shrinks they caused. Rows too large for float64 are refused as a whole.
+
+        Of arrays that are `lent` what stays in the buffer is copied.
+        """
         assert block.d == self.d, "columns were checked where rows came in"
         self._refuse_overflow(block)
         before = self.shrinks
@@ -159,7 +175,7 @@ class SketchBuilder:
             capacity = self.parameters.capacity(len(self.B))
             full = capacity.rows_until_full(block, self.buffer.rows, self.buffer.nnz)
             if full is None:
-                self.buffer.append(block)
+                self.buffer.append(block.copy() if lent else block)
                 return self.shrinks - before
             self.buffer.append(block.take(0, full))
             self._shrink()
@@ -167,7 +183,7 @@ class SketchBuilder:
 
     def _refuse_overflow(self, block: RowBlock) -> None:
         """Before anything is changed: a buffer that can't be shrunk would be of no use any more."""
-        if not self.totals.squared_frobenius + self.buffer.squares + squared_frobenius(block.values) <= SQUARES_MAX:
+        if not self.totals.squared_frobenius + self.buffer.squares + block.squares <= SQUARES_MAX:
             raise OverflowError(f"the squared Frobenius norm of all rows would exceed {SQUARES_MAX:.2g}")
 
     def _shrink(self) -> None:

@@ -85,11 +85,11 @@ class _Estimator:
 
     def partial_fit(self, X: Any, y: object = None) -> Self:  # noqa: ARG002 - scikit-learn's signature
         """Take the rows of X in: sparse or dense, any number of them. How they are split over calls does not matter."""
-        block = RowBlock.from_csr(self._matrix(X))
+        block = RowBlock.from_csr(self._matrix(X), copy=False)
         if not hasattr(self, "_builder"):
             self._builder = SketchBuilder(self._parameters(block.d))
             self.n_features_in_ = block.d
-        self._builder.absorb(block)
+        self._builder.absorb(block, lent=True)
         self._look = _Look(self._builder, getattr(self, "dtype", "float64"))
         return self
 

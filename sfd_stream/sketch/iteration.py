@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 
+from sfd_stream.sketch.csr import Csr
 from sfd_stream.sketch.rows import Float
-from sfd_stream.sketch.stack import TILE_ENTRIES, Stack, rows_of, runs_of, trusted_csr
+from sfd_stream.sketch.stack import TILE_ENTRIES, Stack, runs_of
 
 POWER_CONSTANT = 0.25
 """What stands before log(n/eps)/eps in the paper's q = Theta(log(n/eps)/eps). VerifySpectral catches a q too small."""
@@ -127,11 +128,12 @@ def exact_ritz(stack: Stack, ell: int) -> Ritz:
 
 def _top_of_few_rows(stack: Stack, count: int) -> Float:
     """Z'M transposed for the strongest left singular vectors Z of M, by MM': M has few rows but is too wide to form."""
-    AB = stack.A @ stack.B.T
-    MM = np.block([[stack.B @ stack.B.T, AB.T], [AB, (stack.A @ stack.A.T).toarray()]])
+    A = stack.A.scipy()
+    AB = A @ stack.B.T
+    MM = np.block([[stack.B @ stack.B.T, AB.T], [AB, (A @ A.T).toarray()]])
     top = (max(stack.rows - count, 0), stack.rows - 1)
     Z = scipy.linalg.eigh(MM, check_finite=False, subset_by_index=top)[1]
-    return np.asarray(stack.B.T @ Z[: len(stack.B)] + stack.A.T @ Z[len(stack.B) :])
+    return np.asarray(stack.B.T @ Z[: len(stack.B)] + A.T @ Z[len(stack.B) :])
 
 
 def start_columns(stack: Stack, width: int, rng: np.random.Generator) -> Float:
@@ -168,11 +170,9 @@ def group_sums(stack: Stack, groups: int, rng: np.random.Generator) -> Float:
     bounds = np.linspace(0, stack.block.rows, groups + 1).astype(np.int64)
     signs = rng.integers(0, 2, stack.block.rows) * 2.0 - 1.0
     for start, stop in runs_of(A.indptr[bounds], TILE_ENTRIES):
-        run = rows_of(A, bounds[start], bounds[stop])
+        run = A.run(bounds[start], bounds[stop])
         signed = np.repeat(signs[bounds[start] : bounds[stop]], np.diff(run.indptr))
-        signed *= run.data
+        signed *= run.values
         edges = run.indptr[bounds[start : stop + 1] - bounds[start]]
-        matrix = trusted_csr((signed, run.indices, edges), (stop - start, stack.d))
-        matrix.has_canonical_format = False
-        matrix.toarray(out=sums[start:stop])
+        Csr(signed, run.indices, edges, (stop - start, stack.d)).fill(sums[start:stop])
     return sums

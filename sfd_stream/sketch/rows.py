@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ VALUE_MAX = 1e150
 """The largest magnitude taken: its square, and a sum of many of them, stay below the float64 range."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class RowBlock:
     """An immutable batch of sparse rows.
 
@@ -56,12 +57,18 @@ class RowBlock:
         return block
 
     @classmethod
-    def from_csr(cls, matrix: Any) -> RowBlock:
-        """Any scipy sparse matrix, checked and made canonical as `from_arrays` does."""
+    def from_csr(cls, matrix: Any, *, copy: bool = True) -> RowBlock:
+        """Any scipy sparse matrix, checked and made canonical as `from_arrays` does.
+
+        Without `copy` the block may be of the matrix' own arrays: only for as long as nobody changes those.
+        """
         csr = sp.csr_array(matrix)
         if _plain(csr):
-            values = csr.data.astype(np.float64)
-            return cls(csr.indptr.astype(np.int64), csr.indices.astype(np.int32), values, csr.shape[1])
+            taken = np.array if copy else np.require
+            indices, values = taken(csr.indices, np.int32), taken(csr.data, np.float64)
+            block = cls(csr.indptr.astype(np.int64), indices, values, csr.shape[1])
+            if block.squares <= VALUE_MAX**2:  # not NaN, and none can be above
+                return block
         return cls.from_arrays(csr.indptr, csr.indices, csr.data, csr.shape[1])
 
     @property
@@ -72,11 +79,19 @@ class RowBlock:
     def nnz(self) -> int:
         return len(self.indices)
 
+    @cached_property
+    def squares(self) -> float:
+        """The sum of all squares; infinite where it overflows."""
+        return squared_frobenius(self.values)
+
     def csr(self) -> Any:
         """The same rows as a scipy matrix, sharing memory."""
         matrix = sp.csr_array((self.values, self.indices, self.indptr), shape=(self.rows, self.d), copy=False)
         matrix.has_canonical_format = True
         return matrix
+
+    def copy(self) -> RowBlock:
+        return RowBlock(self.indptr.copy(), self.indices.copy(), self.values.copy(), self.d)
 
     def take(self, start: int, stop: int) -> RowBlock:
         """Rows start..stop; indices and values share memory."""
@@ -85,15 +100,14 @@ class RowBlock:
 
 
 def _plain(csr: Any) -> bool:
-    """Canonical as it is: a few quick passes that most matrices survive; others get the slow ones, which say why."""
+    """Canonical as it is, but for its values' size: a few quick passes that most matrices survive; others get the slow
+    ones, which say why.
+    """
     data, indices, indptr = csr.data, csr.indices, csr.indptr
     if data.dtype.kind not in "iuf" or not len(data) or csr.shape[1] > D_MAX:
         return False
-    low, high = float(data.min()), float(data.max())  # NaN if any is
     return bool(
-        low >= -VALUE_MAX
-        and high <= VALUE_MAX
-        and data.all()
+        data.all()
         and indices.view(f"u{indices.itemsize}").max() < csr.shape[1]  # a negative one is huge there
         and _rising(indptr, indices)
     )

@@ -21,7 +21,7 @@ from sfd_stream.sketch.iteration import (
 )
 from sfd_stream.sketch.rows import Float, RowBlock, squared_frobenius
 from sfd_stream.sketch.stack import Stack
-from sfd_stream.sketch.verify import ALPHA, EPS, NormBound, certified_norm, verify_spectral
+from sfd_stream.sketch.verify import ALPHA, EPS, certified_norm, verify_spectral
 
 MISSED = 3.0
 """A shrink whose remainder is this many times lambda^2 has missed a direction; healthy ones were seen at 1.0 to 2.5."""
@@ -103,15 +103,15 @@ def boosted_sparse_shrink(A: Any, ell: int, chance: Chance) -> tuple[Float, floa
 def paper_shrink(B: Float, block: RowBlock, ell: int, chance: Chance) -> Shrunk:
     """Algorithm 1's two lines: B' = BoostedSparseShrink(A', ell, delta); B = DenseShrink([B; B'], ell)."""
     stack = Stack(B, block)
-    Bprime, Delta, attempts = boosted_sparse_shrink(stack.A, ell, chance)
+    Bprime, Delta, attempts = boosted_sparse_shrink(stack.A.scipy(), ell, chance)
     return _merged(stack, Bprime, Delta, ell, attempts)
 
 
 def unverified_shrink(B: Float, block: RowBlock, ell: int, chance: Chance) -> Shrunk:
     """What the authors ran in their experiments: SparseShrink without verification. Only the trace bounds its error."""
     stack = Stack(B, block)
-    Bprime = sparse_shrink(stack.A, ell, chance.search)
-    trace = max(squared_frobenius(stack.A.data) - squared_frobenius(Bprime), 0.0)
+    Bprime = sparse_shrink(stack.A.scipy(), ell, chance.search)
+    trace = max(squared_frobenius(stack.A.values) - squared_frobenius(Bprime), 0.0)
     return _merged(stack, Bprime, trace, ell, 0)
 
 
@@ -139,13 +139,13 @@ def fused_shrink(B: Float, block: RowBlock, ell: int, chance: Chance) -> Shrunk:
         kept, lambda2 = ritz.shrunk(ell)
         last = passes >= PASSES_MAX
         found = _certify(stack, kept, lambda2, ell, delta_i, chance, last=last)
-        if found.accepted:
-            return _shrunk(stack, kept, found.bound.upper, attempts=passes, passes=passes)
+        if found.missed is None:
+            return _shrunk(stack, kept, found.upper, attempts=passes, passes=passes)
         if last and min(stack.rows, stack.d) <= EXACT_MAX:
             return exact_shrink(stack, ell, attempts=passes)
         if passes >= 4 * PASSES_MAX:
-            return _shrunk(stack, kept, found.bound.upper, attempts=passes, passes=passes)
-        starts.append(restart_columns(ritz, found.bound.witnesses, width, chance.search))
+            return _shrunk(stack, kept, found.upper, attempts=passes, passes=passes)
+        starts.append(restart_columns(ritz, found.missed, width, chance.search))
     raise AssertionError("shares of the failure probability never end")
 
 
@@ -157,8 +157,9 @@ def exact_shrink(stack: Stack, ell: int, attempts: int = 0) -> Shrunk:
 
 @dataclass(frozen=True, slots=True)
 class _Certified:
-    bound: NormBound
-    accepted: bool
+    upper: float
+    missed: Float | None
+    """Where to look next; None where the shrink is accepted."""
 
 
 def _certify(
@@ -195,7 +196,7 @@ def _certify(
     bound = certified_norm(C, stack.d, delta_i, chance.probe, target=enough, steps_max=steps_max, copies=copies)
     capped = min(bound.upper, trace)
     accepted = bound.theta <= missed and (capped <= Delta or capped <= missed)
-    return _Certified(NormBound(bound.theta, capped, bound.steps, bound.witnesses), accepted)
+    return _Certified(capped, None if accepted else bound.witnesses())
 
 
 def _trace(stack: Stack, B: Float) -> float:

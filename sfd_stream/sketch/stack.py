@@ -8,13 +8,13 @@ Where magnitudes are extreme all is scaled by a power of two, exactly, so that n
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import sqrt
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
+from sfd_stream.sketch.csr import Csr
 from sfd_stream.sketch.rows import Float, Int, RowBlock, squared_frobenius
 
 TILE_ENTRIES, TILE_ROWS = 1 << 17, 1 << 11
@@ -47,15 +47,15 @@ class Split:
     hot: Int
     H: Float
     """rows x hot columns, dense."""
-    cold: Any
+    cold: Csr
     """All other non-zeros, sparse."""
 
     @classmethod
-    def of(cls, A: Any) -> Split:
+    def of(cls, A: Csr) -> Split:
         rows, d = A.shape
         if A.nnz > ALL_HOT * rows * d:
-            nothing = trusted_csr((A.data[:0], A.indices[:0], np.zeros(rows + 1, np.int32)), A.shape)
-            return cls(np.arange(d), A.toarray(), nothing)
+            nothing = Csr(A.values[:0], A.indices[:0], np.zeros(rows + 1, np.int32), A.shape)
+            return cls(np.arange(d), A.dense(), nothing)
         counts = np.bincount(A.indices[::HOT_SAMPLE], minlength=d) * HOT_SAMPLE
         hot = np.flatnonzero(counts > HOT * rows)
         if len(hot) < HOT_COLUMNS_MIN or counts[hot].sum() < HOT_SHARE_MIN * A.nnz:
@@ -63,30 +63,30 @@ class Split:
         return cls._apart(A, hot)
 
     @classmethod
-    def _apart(cls, A: Any, hot: Int) -> Split:
+    def _apart(cls, A: Csr, hot: Int) -> Split:
         """The columns taken apart, run by run: what is needed on the way stays in the cache."""
         rows, d = A.shape
         place = np.full(d, len(hot), np.int32)
         place[hot] = np.arange(len(hot))
         H = np.empty((rows, len(hot) + 1))  # all cold entries land in one more column, which is cut off
-        data, indices, counts = [], [], []
+        values, indices, counts = [], [], []
         for start, stop in runs_of(A.indptr, TILE_ENTRIES):
-            run = rows_of(A, start, stop)
+            run = A.run(start, stop)
             places = np.take(place, run.indices)
-            trusted_csr((run.data, places, run.indptr), (stop - start, len(hot) + 1)).toarray(out=H[start:stop])
+            Csr(run.values, places, run.indptr, (stop - start, len(hot) + 1)).fill(H[start:stop])
             rest = np.flatnonzero(places == len(hot))
-            data.append(run.data[rest])
+            values.append(run.values[rest])
             indices.append(run.indices[rest])
             counts.append(np.diff(np.searchsorted(rest, run.indptr)))
         indptr = np.cumsum(np.concatenate([[0], *counts]), dtype=np.int32)
-        return cls(hot, H[:, :-1], trusted_csr((np.concatenate(data), np.concatenate(indices), indptr), A.shape))
+        return cls(hot, H[:, :-1], Csr(np.concatenate(values), np.concatenate(indices), indptr, A.shape))
 
     def tiles(self) -> Iterator[Split]:
         """Runs of rows of about equal work."""
         rows = self.cold.shape[0]
         work = self.cold.indptr + np.arange(rows + 1) * max(TILE_ENTRIES // TILE_ROWS, len(self.hot) * 2 // 3)
         for start, stop in runs_of(work, TILE_ENTRIES):
-            yield Split(self.hot, self.H[start:stop], rows_of(self.cold, start, stop))
+            yield Split(self.hot, self.H[start:stop], self.cold.run(start, stop))
 
     def times_single(self, X: Any, unit: float, room: Float) -> Float:
         """A X / unit, multiplied in single precision, in the first rows of `room`.
@@ -94,31 +94,33 @@ class Split:
         `unit` is a power of two near A's magnitude: what underflows there is nothing beside it, and whether it does
         depends on no scale.
         """
-        cold, Y = self.cold, room[: self.cold.shape[0]]
-        Y[:] = (self.H * (1 / unit)).astype(np.float32) @ X[self.hot] if len(self.hot) else 0.0
+        cold, Y = self.cold, np.zeros((self.cold.shape[0], X.shape[1]), np.float32)
+        if len(self.hot):
+            np.matmul(_single(self.H, unit), X[self.hot], out=Y)
         if cold.nnz:
-            data = (cold.data * (1 / unit)).astype(np.float32)
-            Y += trusted_csr((data, cold.indices, cold.indptr), cold.shape) @ X
-        return Y
+            Csr(_single(cold.values, unit), cold.indices, cold.indptr, cold.shape).add_times(X, Y)
+        room = room[: len(Y)]
+        room[:] = Y
+        return room
 
     def add_transpose_times(self, Y: Float, W: Float, W_hot: Float) -> None:
         """Adds A'Y to W, the hot columns' part to `W_hot`."""
-        cold = self.cold
         if len(self.hot):
             W_hot += self.H.T @ Y
-        if 4 * cold.nnz < len(W):  # most columns have nothing here
-            touched, places = np.unique(cold.indices, return_inverse=True)
-            narrow = trusted_csr((cold.data, places.astype(np.int32), cold.indptr), (cold.shape[0], len(touched)))
-            W[touched] += narrow.T @ Y
-        else:
-            W += cold.T @ Y
+        if self.cold.nnz:
+            self.cold.add_transpose_times(Y, W)
+
+
+def _single(X: Float, unit: float) -> Any:
+    """X / unit in single precision."""
+    return np.multiply(X, 1 / unit, out=np.empty(X.shape, np.float32), casting="same_kind")
 
 
 class Stack:
     """M = [B; A'] / scale, with scale a power of two: 1, but for extreme magnitudes."""
 
     def __init__(self, B: Float, block: RowBlock) -> None:
-        self.squared_frobenius = squared_frobenius(B) + squared_frobenius(block.values)
+        self.squared_frobenius = squared_frobenius(B) + block.squares
         self.scale = 1.0
         if not SAFE**-2 * (B.size + block.nnz) < self.squared_frobenius < SAFE**2:
             self.scale = power_of_two_above(max(peak(B), peak(block.values)))
@@ -129,9 +131,8 @@ class Stack:
         values = block.values if plain else block.values / self.scale
         if not plain:
             self.squared_frobenius = squared_frobenius(self.B) + squared_frobenius(values)
-        self.A = trusted_csr((values, block.indices, block.indptr.astype(np.int32)), (block.rows, block.d))
+        self.A = Csr.of(block if plain else replace(block, values=values))
         self.split = Split.of(self.A)
-        self._coldT = self.split.cold.T
         step = max(TILE_ENTRIES // max(len(self.split.hot), 1), 1)
         self._hot_tiles = [(low, low + step) for low in range(0, block.rows, step)]
 
@@ -162,30 +163,30 @@ class Stack:
     def gram_times(self, X: Float) -> Float:
         """M'(MX) for a few columns, all in double precision."""
         split, W = self.split, self.B.T @ (self.B @ X)
-        if not len(split.hot):
-            W += self._coldT @ (split.cold @ X)
-            return W
-        X_hot = X[split.hot]
-        Y = split.cold @ X if split.cold.nnz else np.zeros((len(split.H), X.shape[1]))
-        W_hot = np.zeros_like(X_hot)
-        for low, high in self._hot_tiles:  # in the cache for the second product
-            Y[low:high] += split.H[low:high] @ X_hot
-            W_hot += split.H[low:high].T @ Y[low:high]
-        W[split.hot] += W_hot
+        Y = np.zeros((self.block.rows, X.shape[1]))
         if split.cold.nnz:
-            W += self._coldT @ Y
+            split.cold.add_times(X, Y)
+        if len(split.hot):
+            X_hot = X[split.hot]
+            W_hot = np.zeros_like(X_hot)
+            for low, high in self._hot_tiles:  # in the cache for the second product
+                Y[low:high] += split.H[low:high] @ X_hot
+                W_hot += split.H[low:high].T @ Y[low:high]
+            W[split.hot] += W_hot
+        if split.cold.nnz:
+            split.cold.add_transpose_times(Y, W)
         return W
 
     def dense_tiles(self) -> Iterator[Float]:
         """A' as dense runs of rows."""
         for tile in self.split.tiles():
-            rows = tile.cold.toarray()
+            rows = tile.cold.dense()
             rows[:, tile.hot] += tile.H
             yield rows
 
     def dense(self) -> Float:
         """M itself, for small ones."""
-        return np.vstack([self.B, self.A.toarray()])
+        return np.vstack([self.B, self.A.dense()])
 
 
 def runs_of(work: Any, most: int) -> Iterator[tuple[int, int]]:
@@ -196,18 +197,3 @@ def runs_of(work: Any, most: int) -> Iterator[tuple[int, int]]:
         stop = min(max(stop, start + 1), end)
         yield start, stop
         start = stop
-
-
-def rows_of(A: Any, start: int, stop: int) -> Any:
-    """Rows start..stop of a CSR, sharing memory."""
-    low, high = A.indptr[start], A.indptr[stop]
-    arrays = (A.data[low:high], A.indices[low:high], A.indptr[start : stop + 1] - low)
-    return trusted_csr(arrays, (stop - start, A.shape[1]))
-
-
-def trusted_csr(arrays: tuple[Any, Any, Any], shape: tuple[int, int]) -> Any:
-    """A CSR over these very arrays. scipy's own constructor checks them, and copies what is a slice of a larger one."""
-    matrix = sp.csr_array(shape, dtype=arrays[0].dtype)
-    matrix.data, matrix.indices, matrix.indptr = arrays
-    matrix.has_canonical_format = True
-    return matrix

@@ -41,7 +41,7 @@ def paper_synthetic_blocks(n: int, d: int, z: int, seed: int = 0) -> Iterator[An
     for number, start in enumerate(range(0, n, _BLOCK_ROWS)):
         indices, values = _block(d, z, np.random.default_rng([seed, number]))
         rows = min(_BLOCK_ROWS, n - start)
-        indptr = np.arange(0, (rows + 1) * z, z) if z else np.zeros(rows + 1, dtype=np.int64)
+        indptr = np.arange(rows + 1, dtype=np.int32) * np.int32(z)  # as wide as indices, which scipy would else widen
         yield sp.csr_array((values[: rows * z], indices[: rows * z], indptr), shape=(rows, d))
 
 

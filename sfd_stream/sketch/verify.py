@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from math import ceil, log, log2, pi, sqrt
 
 import numpy as np
@@ -73,8 +74,10 @@ class NormBound:
     theta: float
     upper: float
     steps: int
-    witnesses: Float
-    """The strongest directions found (orthonormal columns): where a shrink that failed should look next."""
+    witnesses: Callable[[], Float]
+    """The strongest directions found (orthonormal columns): where a shrink that failed should look next. Asked for only
+    then: this holds the whole run.
+    """
 
 
 class Basis:
@@ -130,21 +133,28 @@ def certified_norm(
     basis = Basis(uniform_on_sphere(copies * d, rng), max(ROOM // copies, 1))
     alphas: list[float] = []
     betas: list[float] = []
+    T = np.zeros((steps_max, steps_max))  # its lower half is what is read
     while True:
         step = len(alphas)
         w = C(basis.newest.reshape(d, copies)).ravel()
         alphas.append(float(basis.newest @ w))
         w = basis.without(w)
-        betas.append(float(np.linalg.norm(w)))
-        T = np.diag(alphas) + np.diag(betas[:-1], -1)  # its lower half is what is read
-        theta = max(float(np.linalg.eigvalsh(T)[-1]), 0.0)
+        T[step, step] = alphas[-1]
+        if betas:
+            T[step, step - 1] = betas[-1]
+        betas.append(sqrt(w @ w))
+        theta = max(float(np.linalg.eigvalsh(T[: step + 1, : step + 1])[-1]), 0.0)
         exhausted = betas[-1] <= 8 * EPS * max(theta, 1e-300) or step + 1 >= d
         goal = target(theta)
         if exhausted or goal is None or step + 1 >= steps_max or christoffel(alphas, betas, goal) >= 1 / tau2:
             upper = theta if exhausted else christoffel_root(alphas, betas, theta, 1 / tau2)
-            strongest = basis.combined(np.linalg.eigh(T)[1][:, -1]).reshape(d, copies)
-            return NormBound(theta, upper, step + 1, np.linalg.svd(strongest, full_matrices=False)[0][:, :2])
+            return NormBound(theta, upper, step + 1, partial(_strongest, basis, T[: step + 1, : step + 1], copies))
         basis.append(w / betas[-1])
+
+
+def _strongest(basis: Basis, T: Float, copies: int) -> Float:
+    found = basis.combined(np.linalg.eigh(T)[1][:, -1]).reshape(-1, copies)
+    return np.linalg.svd(found, full_matrices=False)[0][:, :2]
 
 
 def christoffel(alphas: list[float], betas: list[float], t: float) -> float:

@@ -109,7 +109,7 @@ def test_witnesses_point_to_what_was_missed(copies: int) -> None:
     spectrum = SPECTRA["one direction alone"]
     C = operator(spectrum)
     bound = certified_norm(C, D, 0.01, np.random.default_rng(1), target=never, steps_max=6, copies=copies)
-    assert np.linalg.norm(C(bound.witnesses[:, 0])) == pytest.approx(1, rel=1e-9)
+    assert np.linalg.norm(C(bound.witnesses()[:, 0])) == pytest.approx(1, rel=1e-9)
 
 
 @pytest.mark.parametrize("spectrum", SPECTRA)

@@ -95,6 +95,16 @@ def test_fit_forgets_and_partial_fit_goes_on() -> None:
     assert model.fit(rows(30, 7)).n_features_in_ == 7
 
 
+@pytest.mark.parametrize("rows", [20, 30_000], ids=["all pending", "some shrunk at once"])
+def test_what_the_caller_does_to_its_matrix_later_changes_nothing(rows: int) -> None:
+    X = sp.random_array((rows, 60), density=0.5, rng=0, format="csr")
+    lent, kept = SparseFrequentDirections(ell=5).partial_fit(X), SparseFrequentDirections(ell=5).partial_fit(X.copy())
+    assert (lent.sketch().shrinks > 0) == (rows > 20)
+    X.data[:], X.indices[:] = 7.0, 0
+    more = sp.random_array((20, 60), density=0.5, rng=1, format="csr")
+    assert lent.partial_fit(more).sketch() == kept.partial_fit(more).sketch()
+
+
 def test_transform_there_and_back_is_the_projection() -> None:
     A = rows()
     model = SparseFrequentDirections(ell=8).fit(A)
