@@ -17,8 +17,12 @@ import numpy as np
 from sfd_stream.sketch.csr import Csr
 from sfd_stream.sketch.rows import Float, Int, RowBlock, squared_frobenius
 
-TILE_ENTRIES, TILE_ROWS = 1 << 17, 1 << 11
-"""A tile is about what fits into the second-level cache beside the block it is multiplied with."""
+TILE_ENTRIES, TILE_ROWS = 1 << 18, 1 << 12
+"""Of a tile of a pass. Smaller ones were no faster alone; beside another thread each product is one more wait for the
+interpreter, so few and large ones are better."""
+
+HOT_TILE = 1 << 20
+"""Entries of the dense columns that a step of the certificate multiplies at once: what a shared cache may hold."""
 
 SAFE = 2.0**60
 """Magnitudes between 1/SAFE and SAFE need no scaling: sums of many squares of them are far from the range's ends."""
@@ -133,7 +137,7 @@ class Stack:
             self.squared_frobenius = squared_frobenius(self.B) + squared_frobenius(values)
         self.A = Csr.of(block if plain else replace(block, values=values))
         self.split = Split.of(self.A)
-        step = max(TILE_ENTRIES // max(len(self.split.hot), 1), 1)
+        step = max(HOT_TILE // max(len(self.split.hot), 1), 1)
         self._hot_tiles = [(low, low + step) for low in range(0, block.rows, step)]
 
     @property
