@@ -32,12 +32,12 @@ def kafka_image(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> str
     return IMAGE
 
 
-def test_the_contract_of_sink_and_dead_letters_holds_on_it(engine: Engine, kafka_image: str) -> None:
-    """The very tests that run on the other rungs; the source's, of minutes, are left to those. CI=true: no skips."""
+def test_the_contracts_of_source_and_sink_hold_on_it(engine: Engine, kafka_image: str) -> None:
+    """The very tests that run on the other rungs, transactions among them. CI=true: no skips."""
     environment = {**engine.environment, "CI": "true", "TESTCONTAINERS_RYUK_DISABLED": "true"}
     environment.pop("SFD_TEST_BOOTSTRAP", None)
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/image/rung.py"]
-    command += ["tests/kafka/test_sink.py", "tests/kafka/test_dead_letters.py"]
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "2", "-p", "no:cacheprovider", "tests/image/rung.py"]
+    command += [f"tests/kafka/test_{part}.py" for part in ("sink", "dead_letters", "source", "transactions")]
     answer = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, cwd=ROOT)
     assert answer.returncode == 0, answer.stdout[-4_000:] + answer.stderr[-2_000:]
     assert "does not start" not in answer.stderr, "it fell back to the local Java"

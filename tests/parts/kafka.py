@@ -316,8 +316,11 @@ class ContainerBroker(Broker):
 
         (port,) = free_ports(1)
         settings = broker_properties(port=9092, controller_port=9093, logs=Path("/tmp/kraft-logs"))  # in the container
-        settings["listeners"] = "PLAINTEXT://0.0.0.0:9092,CONTROLLER://127.0.0.1:9093"
-        settings["advertised.listeners"] = f"PLAINTEXT://127.0.0.1:{port}"
+        # The host's port leads nowhere from within; there the broker talks to itself, as for every transaction.
+        settings["listeners"] = "PLAINTEXT://0.0.0.0:9092,INSIDE://127.0.0.1:9094,CONTROLLER://127.0.0.1:9093"
+        settings["advertised.listeners"] = f"PLAINTEXT://127.0.0.1:{port},INSIDE://127.0.0.1:9094"
+        settings["listener.security.protocol.map"] = "PLAINTEXT:PLAINTEXT,INSIDE:PLAINTEXT,CONTROLLER:PLAINTEXT"
+        settings["inter.broker.listener.name"] = "INSIDE"
         container = DockerContainer(IMAGE)
         container.ports[9092] = ("127.0.0.1", port)  # the loopback alone: with_bind_ports would take every address
         for key, value in {**settings, **(properties or {})}.items():
@@ -341,6 +344,12 @@ class ContainerBroker(Broker):
             wrapped.kill()
         wrapped.start()
         self._wait_for(self.leaders_known, "the container's broker")
+
+    def pause(self) -> None:
+        self._container.get_wrapped_container().pause()
+
+    def resume(self) -> None:
+        self._container.get_wrapped_container().unpause()
 
     def close(self) -> None:
         super().close()
