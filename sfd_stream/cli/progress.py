@@ -73,10 +73,15 @@ class _Bar:
         if now_s < self._next_s:
             return
         self._next_s = now_s + BAR_EVERY_S
-        ends, rows = worker.progress.ends, worker.progress.rows
+        ends = worker.progress.ends
         done = sum(min(position, ends.get(p, position)) for p, position in worker.source.positions.items())
-        rows_per_s = rows / max(now_s - self._began_s, 1e-9)
-        self._shown.update(self._task, total=sum(ends.values()), completed=done, rows=rows, rows_per_s=rows_per_s)
+        self._show(worker, total=sum(ends.values()), completed=done)
+
+    def _show(self, worker: Worker, **done: int) -> None:
+        rows = worker.progress.rows
+        rows_per_s = rows / max(self._clock() - self._began_s, 1e-9)
+        self._shown.update(self._task, rows=rows, rows_per_s=rows_per_s, **done)
 
     def end(self, worker: Worker) -> None:
-        """The bar goes away; the summary follows."""
+        """As it is at last, since the last turns may have come too soon after another; then the bar goes away."""
+        self._show(worker)

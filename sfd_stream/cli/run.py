@@ -96,12 +96,6 @@ def within_quota(settings: "Settings", workers: int = 1) -> "Settings":
     return settings
 
 
-def _keep_freed_memory() -> None:
-    """A large block, freed, teaches glibc to keep what batches free: else every batch pays for its pages again."""
-    block = bytearray(30 << 20)
-    del block
-
-
 def work(
     settings: "Settings",
     *,
@@ -117,7 +111,6 @@ def work(
     from sfd_stream.cli.watching import listener_of, watched
     from sfd_stream.cli.wiring import worker_of
 
-    _keep_freed_memory()
     listener = listener_of(settings, http_socket)
     with threadpool_limits(settings.worker.blas_threads):
         worker, source = worker_of(settings, until_end=until_end, **hooks)

@@ -8,7 +8,8 @@ import pty
 import select
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -71,6 +72,20 @@ def test_a_backfill_on_a_terminal_has_a_bar_and_clean_output(live: Site) -> None
     assert "100 rows" in shown
     assert "%" in shown
     assert "restored" in shown, "log lines go above the bar"
+
+
+def test_a_bar_ends_with_all_rows_however_soon_after_the_turn_before() -> None:
+    shown: dict[str, float] = {}
+    bar = progress_module._Bar(SimpleNamespace(update=lambda _, **fields: shown.update(fields)), 0, lambda: 7.0)
+    progress = Progress(rows=50, ends={0: 100})
+    worker: Any = SimpleNamespace(progress=progress, source=SimpleNamespace(positions={0: 50}))
+    bar(worker)
+    assert (shown["rows"], shown["completed"], shown["total"]) == (50, 50, 100)
+    progress.rows = 100
+    bar(worker)
+    assert shown["rows"] == 50, "no time has passed since the last"
+    bar.end(worker)
+    assert shown["rows"] == 100
 
 
 @pytest.mark.parametrize("every_s", [0.5, 3600.0])
