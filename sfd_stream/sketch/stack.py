@@ -27,8 +27,9 @@ HOT_TILE = 1 << 20
 SAFE = 2.0**60
 """Magnitudes between 1/SAFE and SAFE need no scaling: sums of many squares of them are far from the range's ends."""
 
-HOT, ALL_HOT = 0.3, 0.28
-"""Densities from which a column, or the whole, is multiplied faster as a dense one. Measured: benchmarks, `routes`."""
+HOT, ALL_HOT = 0.3, 0.19
+"""Densities from which a column, or all columns that are left, are multiplied faster as dense ones. Measured:
+benchmarks, `routes`."""
 
 HOT_COLUMNS_MIN, HOT_SHARE_MIN, HOT_SAMPLE = 16, 0.2, 8
 """Taking dense columns apart pays from so many, if they hold this share of non-zeros; every 8th non-zero tells."""
@@ -57,14 +58,14 @@ class Split:
     @classmethod
     def of(cls, A: Csr) -> Split:
         rows, d = A.shape
-        if A.nnz > ALL_HOT * rows * d:
-            nothing = Csr(A.values[:0], A.indices[:0], np.zeros(rows + 1, np.int32), A.shape)
-            return cls(np.arange(d), A.dense(), nothing)
         counts = np.bincount(A.indices[::HOT_SAMPLE], minlength=d) * HOT_SAMPLE
         hot = np.flatnonzero(counts > HOT * rows)
         if len(hot) < HOT_COLUMNS_MIN or counts[hot].sum() < HOT_SHARE_MIN * A.nnz:
-            return cls(hot[:0], np.empty((rows, 0)), A)
-        return cls._apart(A, hot)
+            hot = hot[:0]
+        if A.nnz - counts[hot].sum() >= ALL_HOT * rows * (d - len(hot)):
+            nothing = Csr(A.values[:0], A.indices[:0], np.zeros(rows + 1, np.int32), A.shape)
+            return cls(np.arange(d), A.dense(), nothing)
+        return cls._apart(A, hot) if len(hot) else cls(hot, np.empty((rows, 0)), A)
 
     @classmethod
     def _apart(cls, A: Csr, hot: Int) -> Split:
