@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from sfd_stream.sketch.csr import Csr
-from sfd_stream.sketch.rows import Float, Int, RowBlock, squared_frobenius
+from sfd_stream.sketch.rows import Float, Index, Int, RowBlock, squared_frobenius
 
 TILE_ENTRIES, TILE_ROWS = 1 << 18, 1 << 12
 """Of a tile of a pass. Smaller ones were no faster alone; beside another thread each product is one more wait for the
@@ -31,8 +31,12 @@ HOT, ALL_HOT = 0.3, 0.19
 """Densities from which a column, or all columns that are left, are multiplied faster as dense ones. Measured:
 benchmarks, `routes`."""
 
-HOT_COLUMNS_MIN, HOT_SHARE_MIN, HOT_SAMPLE = 16, 0.2, 8
-"""Taking dense columns apart pays from so many, if they hold this share of non-zeros; every 8th non-zero tells."""
+HOT_COLUMNS_MIN, HOT_SHARE_MIN = 16, 0.2
+"""Taking dense columns apart pays from so many, if they hold this share of non-zeros."""
+
+SAMPLE_EVERY, SAMPLE_RUN = 8191, 1024
+"""Of so many non-zeros so many are counted, to know which columns are dense: whole rows, and never the same places of
+rows that are all as long."""
 
 
 def power_of_two_above(value: float) -> float:
@@ -58,7 +62,8 @@ class Split:
     @classmethod
     def of(cls, A: Csr) -> Split:
         rows, d = A.shape
-        counts = np.bincount(A.indices[::HOT_SAMPLE], minlength=d) * HOT_SAMPLE
+        seen = sampled(A.indices)
+        counts = np.bincount(seen, minlength=d) * (A.nnz / max(len(seen), 1))
         hot = np.flatnonzero(counts > HOT * rows)
         if len(hot) < HOT_COLUMNS_MIN or counts[hot].sum() < HOT_SHARE_MIN * A.nnz:
             hot = hot[:0]
@@ -192,6 +197,11 @@ class Stack:
     def dense(self) -> Float:
         """M itself, for small ones."""
         return np.vstack([self.B, self.A.dense()])
+
+
+def sampled(indices: Index) -> Index:
+    runs = len(indices) // SAMPLE_EVERY
+    return indices[: runs * SAMPLE_EVERY].reshape(runs, -1)[:, :SAMPLE_RUN].reshape(-1) if runs else indices
 
 
 def runs_of(work: Any, most: int) -> Iterator[tuple[int, int]]:
