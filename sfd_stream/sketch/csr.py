@@ -1,7 +1,7 @@
 """Sparse rows as three trusted arrays, and their products with a block of columns, added to what is there.
 
 scipy's `@` and its slices give the same numbers, but make and check a new matrix for every run of rows, and a new
-result for every product: beside short rows that costs more than the product. The kernels behind `@` add in place.
+result for every product, which shows beside short rows. The kernels behind `@` add in place.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,10 @@ D_MAX = 2**31
 
 VALUE_MAX = 1e150
 """The largest magnitude taken: its square, and a sum of many of them, stay below the float64 range."""
+
+
+PLAIN: Final = ("C_CONTIGUOUS", "ALIGNED", "ENSUREARRAY")
+"""What products ask of an array; one that is otherwise is copied."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,11 +68,10 @@ class RowBlock:
         """
         csr = sp.csr_array(matrix)
         if _plain(csr):
-            taken = np.array if copy else np.require
-            indices, values = taken(csr.indices, np.int32), taken(csr.data, np.float64)
+            indices, values = np.require(csr.indices, np.int32, PLAIN), np.require(csr.data, np.float64, PLAIN)
             block = cls(csr.indptr.astype(np.int64), indices, values, csr.shape[1])
             if block.squares <= VALUE_MAX**2:  # not NaN, and none can be above
-                return block
+                return block.copy() if copy else block
         return cls.from_arrays(csr.indptr, csr.indices, csr.data, csr.shape[1])
 
     @property

@@ -105,6 +105,20 @@ def test_what_the_caller_does_to_its_matrix_later_changes_nothing(rows: int) -> 
     assert lent.partial_fit(more).sketch() == kept.partial_fit(more).sketch()
 
 
+@pytest.mark.parametrize("form", ["strided", "unaligned", "other byte order"])
+def test_arrays_of_any_make_give_the_same_bits(form: str) -> None:
+    X = sp.random_array((30_000, 60), density=0.5, rng=0, format="csr")
+    odd, values = X.copy(), X.data
+    if form == "strided":
+        odd.data, odd.indices = np.repeat(values, 2)[::2], np.repeat(X.indices, 2)[::2]
+    elif form == "unaligned":
+        odd.data = np.ndarray(len(values), np.float64, bytearray(values.nbytes + 1), 1)
+        odd.data[:] = values
+    else:
+        odd.data = values.astype(">f8")
+    assert SparseFrequentDirections(ell=5).fit(odd).sketch() == SparseFrequentDirections(ell=5).fit(X).sketch()
+
+
 def test_transform_there_and_back_is_the_projection() -> None:
     A = rows()
     model = SparseFrequentDirections(ell=8).fit(A)
