@@ -21,8 +21,8 @@ TILE_ENTRIES, TILE_ROWS = 1 << 18, 1 << 12
 """Of a tile of a pass. Smaller ones were no faster alone; beside another thread each product is one more wait for the
 interpreter, so few and large ones are better."""
 
-HOT_TILE = 1 << 20
-"""Entries of the dense columns that a step of the certificate multiplies at once: what a shared cache may hold."""
+HOT_TILE = 1 << 16
+"""Entries of the dense columns that a step of the certificate multiplies by twice: what a core's own cache may hold."""
 
 SAFE = 2.0**60
 """Magnitudes between 1/SAFE and SAFE need no scaling: sums of many squares of them are far from the range's ends."""
@@ -172,17 +172,17 @@ class Stack:
 
     def gram_times(self, X: Float) -> Float:
         """M'(MX) for a few columns, all in double precision."""
-        split, W = self.split, self.B.T @ (self.B @ X)
+        split, W = self.split, self.B.T @ (self.B @ X) if len(self.B) else np.zeros_like(X)
         Y = np.zeros((self.block.rows, X.shape[1]))
         if split.cold.nnz:
             split.cold.add_times(X, Y)
         if len(split.hot):
-            X_hot = X[split.hot]
-            W_hot = np.zeros_like(X_hot)
+            hot = np.squeeze(X[split.hot], 1) if X.shape[1] == 1 else X[split.hot]  # a vector has a quicker product
+            Y_hot, W_hot = Y.reshape(len(Y), *hot.shape[1:]), np.zeros_like(hot)
             for low, high in self._hot_tiles:  # in the cache for the second product
-                Y[low:high] += split.H[low:high] @ X_hot
-                W_hot += split.H[low:high].T @ Y[low:high]
-            W[split.hot] += W_hot
+                Y_hot[low:high] += split.H[low:high] @ hot
+                W_hot += split.H[low:high].T @ Y_hot[low:high]
+            W[split.hot] += W_hot.reshape(-1, X.shape[1])
         if split.cold.nnz:
             split.cold.add_transpose_times(Y, W)
         return W
