@@ -87,6 +87,7 @@ class Basis:
         self._blocks: list[Float] = []
         self._at_once = at_once
         self._count = 0
+        self.newest = self.before = first
         self.append(first)
 
     def append(self, vector: Float) -> None:
@@ -94,16 +95,15 @@ class Basis:
             self._blocks.append(np.empty((self._at_once, len(vector))))
         self._blocks[-1][self._count % self._at_once] = vector
         self._count += 1
-        self.newest = vector
+        self.newest, self.before = vector, self.newest
 
     def _filled(self) -> list[Float]:
         return [block[: self._count - i * self._at_once] for i, block in enumerate(self._blocks)]
 
     def without(self, w: Float) -> Float:
-        """What of w is orthogonal to all. Twice is enough."""
-        for _ in range(2):
-            for block in self._filled():
-                w = w - block.T @ (block @ w)
+        """What of w is orthogonal to all."""
+        for block in self._filled():
+            w = w - block.T @ (block @ w)
         return w
 
     def combined(self, weights: Float) -> Float:
@@ -138,10 +138,12 @@ def certified_norm(
         step = len(alphas)
         w = C(basis.newest.reshape(d, copies)).ravel()
         alphas.append(float(basis.newest @ w))
-        w = basis.without(w)
         T[step, step] = alphas[-1]
+        w = w - alphas[-1] * basis.newest
         if betas:
             T[step, step - 1] = betas[-1]
+            w -= betas[-1] * basis.before
+        w = basis.without(w)  # once more, and from all: what rounding left
         betas.append(sqrt(w @ w))
         theta = max(float(np.linalg.eigvalsh(T[: step + 1, : step + 1])[-1]), 0.0)
         exhausted = betas[-1] <= 8 * EPS * max(theta, 1e-300) or step + 1 >= d

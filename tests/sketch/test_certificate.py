@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
+from sfd_stream.sketch import verify
 from sfd_stream.sketch.rows import Float
-from sfd_stream.sketch.verify import certified_norm, failure_share, query_share, verify_spectral
+from sfd_stream.sketch.verify import Basis, certified_norm, failure_share, query_share, verify_spectral
 
 D = 50
 RUNS = 400
@@ -82,6 +83,29 @@ def test_more_steps_only_lower_the_bound_and_an_exhausted_space_gives_the_norm()
     ]
     assert uppers == sorted(uppers, reverse=True)
     assert uppers[-1] == pytest.approx(1.0, rel=5e-4)  # the root is found to 4e-4, from above
+
+
+def gap_of_a_run(falls: float, monkeypatch: pytest.MonkeyPatch) -> float:
+    """How far the vectors of a run of 30 steps are from orthonormal."""
+    taken: list[Float] = []
+
+    class Recorded(Basis):
+        def append(self, vector: Float) -> None:
+            taken.append(vector)
+            super().append(vector)
+
+    monkeypatch.setattr(verify, "Basis", Recorded)
+    certified_norm(operator(falls ** np.arange(D)), D, 1e-9, np.random.default_rng(3), target=never, steps_max=30)
+    V = np.vstack(taken)
+    return float(np.abs(V @ V.T - np.eye(len(V))).max())
+
+
+@pytest.mark.parametrize("falls", [0.99, 0.9, 0.3])
+def test_the_vectors_of_a_run_stay_orthonormal(falls: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The theorem is about an exact recurrence. Against the last two vectors alone it would not be one."""
+    assert gap_of_a_run(falls, monkeypatch) < 1e-14
+    monkeypatch.setattr(Basis, "without", lambda _, w: w)
+    assert gap_of_a_run(falls, monkeypatch) > 1e-14
 
 
 def test_the_certificate_of_nothing_is_zero_and_of_one_column_exact() -> None:
