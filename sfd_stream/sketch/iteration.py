@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import ceil, log
+from math import ceil, log, sqrt
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ import scipy.linalg
 from sfd_stream.sketch.csr import Csr
 from sfd_stream.sketch.rows import Float
 from sfd_stream.sketch.stack import TILE_ENTRIES, Stack, runs_of
+from sfd_stream.sketch.verify import EPS
 
 POWER_CONSTANT = 0.25
 """What stands before log(n/eps)/eps in the paper's q = Theta(log(n/eps)/eps). VerifySpectral catches a q too small."""
@@ -20,11 +21,8 @@ OVERSAMPLING = 6
 GAUSSIANS = 2
 """Start columns that are not made of rows: they find a burst in columns that the groups' sums cancel."""
 
-WELL_APART = 0.01
-"""A column at least this far (as a share of its length) from the span of those before it is not nearly dependent."""
-
-DEPENDENT = 1e-10
-"""Start columns whose scaled Gram eigenvalue is below this add nothing but rounding."""
+DEPENDENT = 1e-8
+"""Directions in which the scaled Gram matrix of the products is below this are left out: they amplify rounding."""
 
 
 def simultaneous_iteration(A: Any, k: int, eps: float, rng: np.random.Generator) -> Float:
@@ -46,18 +44,23 @@ def orthonormal(Y: Float) -> Float:
 
 @dataclass(frozen=True, slots=True)
 class Ritz:
-    """P = Z'M for some orthonormal Z, and the eigenvectors H of PP': the rows of H'P are P's singular directions."""
+    """P = Z'M = T'W' for some orthonormal Z, and the eigenvectors of PP': H'P has P's singular directions as rows.
 
-    PT: Float
-    """P transposed (d x s)."""
-    H: Float
+    P is not formed: with TH = T times these eigenvectors, H'P = (TH)'W'.
+    """
+
+    W: Float
+    """d x s."""
+    TH: Float
     values2: Float
     """Squared singular values of P, descending."""
+    amplified: float
+    """How many times larger the rounding of P is than that of a product with M."""
 
     def directions(self) -> Float:
         """Orthonormal directions (d x s) spanning the rows of P."""
         keep = self.values2 > EPS_RANK * self.values2[0] if len(self.values2) else np.zeros(0, bool)
-        V = self.PT @ self.H[:, keep]
+        V = self.W @ self.TH[:, keep]
         return np.asarray(V / np.linalg.norm(V, axis=0))
 
     def shrunk(self, ell: int) -> tuple[Float, float]:
@@ -69,7 +72,7 @@ class Ritz:
         top = self.values2[:ell]
         top = top[top > max(lambda2, 0.0)]
         f = np.sqrt(1 - lambda2 / top)
-        return np.ascontiguousarray((self.H[:, : len(top)] * f).T @ self.PT.T), lambda2
+        return np.ascontiguousarray((self.TH[:, : len(top)] * f).T @ self.W.T), lambda2
 
 
 EPS_RANK = 1e-14
@@ -84,33 +87,50 @@ def one_pass(stack: Stack, starts: list[Float]) -> Ritz:
     X is taken out of the list: it is as large as the sketch, and the pass lets it go when it can.
     """
     G, W = stack.gram_pass(starts.pop())
-    return ritz_of(np.asarray(W @ whitening(G)))
+    T, amplified = whitening(G, stack.rows)
+    values2, H = _eigen(T.T @ (W.T @ W) @ T)
+    return Ritz(W, T @ H, values2, amplified)
 
 
 def ritz_of(PT: Float) -> Ritz:
-    values2, H = scipy.linalg.eigh(PT.T @ PT, check_finite=False, driver="evd")
-    return Ritz(PT, np.ascontiguousarray(H[:, ::-1]), values2[::-1])
+    """Of P itself: T is the identity."""
+    values2, H = _eigen(PT.T @ PT)
+    return Ritz(PT, H, values2, sqrt(len(H)))
 
 
-def whitening(G: Float) -> Float:
-    """T with T'GT = I on what is not dependent: scaled to a unit diagonal first, as columns differ by magnitudes."""
+def _eigen(G: Float) -> tuple[Float, Float]:
+    """Eigenvalues, descending, and eigenvectors of a symmetric matrix."""
+    values, vectors = scipy.linalg.eigh(G, check_finite=False, driver="evd")
+    return values[::-1], np.ascontiguousarray(vectors[:, ::-1])
+
+
+def whitening(G: Float, rows: int) -> tuple[Float, float]:
+    """T with T'GT = I on what is not dependent, and how much T amplifies rounding.
+
+    G is scaled to a unit diagonal first, as columns differ by magnitudes. Then what the rounding of its sums over
+    `rows` may have hidden is added to it: G is at least the exact Y'Y, and so Z'Z <= I for Z = YT.
+    """
+    s = len(G)
     diagonal = np.sqrt(np.maximum(np.diag(G), 0.0))
     alive = diagonal > 0
     scaling = np.where(alive, 1 / np.where(alive, diagonal, 1.0), 0.0)
     scaled = scaling[:, None] * G * scaling
-    if (T := _triangular_whitening(scaled)) is not None:
-        return scaling[:, None] * T
-    gamma, U = scipy.linalg.eigh(scaled, check_finite=False, driver="evd")
-    keep = gamma > DEPENDENT * max(float(gamma[-1]), 0.0)
-    return np.asarray(scaling[:, None] * U[:, keep] / np.sqrt(gamma[keep]))
+    scaled[np.diag_indices(s)] += 2 * EPS * s * (rows + s)
+    T = _triangular_whitening(scaled)
+    if T is None:
+        gamma, U = scipy.linalg.eigh(scaled, check_finite=False, driver="evd")
+        keep = gamma > DEPENDENT
+        T = U[:, keep] / np.sqrt(gamma[keep])
+    return scaling[:, None] * T, sqrt(s) * float(np.linalg.norm(T))
 
 
 def _triangular_whitening(G: Float) -> Float | None:
-    """R^-1 for G = R'R: an eighth of an eigenproblem's time. None where columns are anywhere near dependent."""
+    """R^-1 for G = R'R: an eighth of an eigenproblem's time. None where columns may be dependent."""
     R, fault = scipy.linalg.lapack.dpotrf(G)
-    if fault or np.diag(R).min() < WELL_APART:
+    if fault:
         return None
-    return np.asarray(np.triu(scipy.linalg.lapack.dtrtri(R)[0]))
+    T = np.triu(scipy.linalg.lapack.dtrtri(R)[0])
+    return T if np.einsum("ij,ij", T, T) < 1 / DEPENDENT else None
 
 
 def exact_ritz(stack: Stack, ell: int) -> Ritz:
@@ -121,9 +141,9 @@ def exact_ritz(stack: Stack, ell: int) -> Ritz:
     G = stack.B.T @ stack.B
     for rows in stack.dense_tiles():
         G += rows.T @ rows
-    values2, V = scipy.linalg.eigh(G, check_finite=False, driver="evd")
-    values2, V = np.maximum(values2[::-1], 0.0), V[:, ::-1]
-    return Ritz(np.ascontiguousarray(V * np.sqrt(values2)), np.eye(len(G)), values2)
+    values2, V = _eigen(G)
+    values2 = np.maximum(values2, 0.0)
+    return Ritz(np.ascontiguousarray(V * np.sqrt(values2)), np.eye(len(G)), values2, sqrt(len(G)))
 
 
 def _top_of_few_rows(stack: Stack, count: int) -> Float:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from math import sqrt
 from typing import Any
 
 import numpy as np
@@ -117,14 +118,14 @@ def unverified_shrink(B: Float, block: RowBlock, ell: int, chance: Chance) -> Sh
 
 def _merged(stack: Stack, Bprime: Float, lost: float, ell: int, attempts: int) -> Shrunk:
     merged, lambda2 = dense_shrink(np.vstack([stack.B, Bprime]), ell)
-    return _shrunk(stack, merged, lost + lambda2, attempts=attempts, passes=1)
+    return _shrunk(stack, merged, lost + lambda2, amplified=sqrt(ell), attempts=attempts, passes=1)
 
 
 def full_dense_shrink(B: Float, block: RowBlock, ell: int, chance: Chance) -> Shrunk:  # noqa: ARG001 - one face for all
     """Frequent Directions' own step: DenseShrink of everything."""
     stack = Stack(B, block)
     shrunk, lambda2 = dense_shrink(stack.dense(), ell)
-    return _shrunk(stack, shrunk, lambda2)
+    return _shrunk(stack, shrunk, lambda2, amplified=sqrt(ell))
 
 
 def fused_shrink(B: Float, block: RowBlock, ell: int, chance: Chance) -> Shrunk:
@@ -138,21 +139,22 @@ def fused_shrink(B: Float, block: RowBlock, ell: int, chance: Chance) -> Shrunk:
         ritz = one_pass(stack, starts)
         kept, lambda2 = ritz.shrunk(ell)
         last = passes >= PASSES_MAX
-        found = _certify(stack, kept, lambda2, ell, delta_i, chance, last=last)
+        found = _certify(stack, kept, lambda2, ell, delta_i, chance, amplified=ritz.amplified, last=last)
         if found.missed is None:
-            return _shrunk(stack, kept, found.upper, attempts=passes, passes=passes)
+            return _shrunk(stack, kept, found.upper, amplified=ritz.amplified, attempts=passes, passes=passes)
         if last and min(stack.rows, stack.d) <= EXACT_MAX:
             return exact_shrink(stack, ell, attempts=passes)
         if passes >= 4 * PASSES_MAX:
-            return _shrunk(stack, kept, found.upper, attempts=passes, passes=passes)
+            return _shrunk(stack, kept, found.upper, amplified=ritz.amplified, attempts=passes, passes=passes)
         starts.append(restart_columns(ritz, found.missed, width, chance.search))
     raise AssertionError("shares of the failure probability never end")
 
 
 def exact_shrink(stack: Stack, ell: int, attempts: int = 0) -> Shrunk:
     """By all singular values: nothing is random, and what is lost is lambda^2 in every direction kept."""
-    shrunk, lambda2 = exact_ritz(stack, ell).shrunk(ell)
-    return _shrunk(stack, shrunk, lambda2, attempts=attempts, passes=attempts)
+    ritz = exact_ritz(stack, ell)
+    shrunk, lambda2 = ritz.shrunk(ell)
+    return _shrunk(stack, shrunk, lambda2, amplified=ritz.amplified, attempts=attempts, passes=attempts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,12 +172,14 @@ def _certify(
     delta_i: float,
     chance: Chance,
     *,
+    amplified: float,
     last: bool,
 ) -> _Certified:
     """Accepted if the paper's Property 2 holds (upper <= Delta) and no direction was missed (theta <= 3 lambda^2)."""
-    trace = _trace(stack, B)
+    rounding = amplified * rounding_of(stack, ell)
+    trace = max(stack.squared_frobenius - squared_frobenius(B), 0.0) + rounding
     Delta = trace / (ALPHA * ell)
-    missed = MISSED * lambda2 + rounding_of(stack, ell)
+    missed = MISSED * lambda2 + rounding
     slack = chance.slack / stack.scale**2
 
     def C(x: Float) -> Float:
@@ -199,19 +203,15 @@ def _certify(
     return _Certified(capped, None if accepted else bound.witnesses())
 
 
-def _trace(stack: Stack, B: Float) -> float:
-    return max(stack.squared_frobenius - squared_frobenius(B), 0.0) + rounding_of(stack, len(B))
-
-
 def rounding_of(stack: Stack, ell: int) -> float:
     """Every product behind a bound is a sum of at most rows + d + 2 ell terms; see docs/guarantees.md."""
     return 4 * EPS * (stack.rows + stack.d + 2 * ell + STEPS_MAX) * stack.squared_frobenius
 
 
-def _shrunk(stack: Stack, B: Float, bound: float, *, attempts: int = 0, passes: int = 0) -> Shrunk:
+def _shrunk(stack: Stack, B: Float, bound: float, *, amplified: float, attempts: int = 0, passes: int = 0) -> Shrunk:
     """Back to the rows' own scale, which is a power of two: exact but for the edge of the number range."""
     unit = stack.scale**2
-    rounding = rounding_of(stack, len(B))
+    rounding = amplified * rounding_of(stack, len(B))
     tiny = float(np.finfo(np.float64).smallest_subnormal) * (stack.block.nnz + 1)
     trace = max(stack.squared_frobenius - squared_frobenius(B), 0.0)
     return Shrunk(

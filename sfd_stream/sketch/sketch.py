@@ -248,8 +248,9 @@ class Sketch:
             return replace(self, ell=ell)
         scale = power_of_two_above(float(np.max(np.abs(self.matrix))))
         M = np.asarray(self.matrix, np.float64) / scale
-        kept, lambda2 = ritz_of(np.ascontiguousarray(M.T)).shrunk(ell)
-        rounding = 4 * EPS * (len(M) + self.d) * _square(M)
+        ritz = ritz_of(np.ascontiguousarray(M.T))
+        kept, lambda2 = ritz.shrunk(ell)
+        rounding = 4 * EPS * (len(M) + self.d) * _square(M) * ritz.amplified
         shrunk = replace(
             self,
             matrix=kept * scale,

@@ -121,8 +121,8 @@ def test_an_unsubtracted_lambda_breaks_a_law(method: str, monkeypatch: pytest.Mo
     """Nothing is subtracted and nothing counted as lost: a direction that comes in small parts is lost silently."""
 
     def unsubtracted(self: Ritz, ell: int) -> tuple[Float, float]:
-        kept = self.H[:, : min(ell, len(self.values2))]
-        return np.ascontiguousarray(kept.T @ self.PT.T), 0.0
+        kept = self.TH[:, : min(ell, len(self.values2))]
+        return np.ascontiguousarray(kept.T @ self.W.T), 0.0
 
     def dense_unsubtracted(M: Float, ell: int) -> tuple[Float, float]:
         _, singular, VT = np.linalg.svd(M, full_matrices=False)
