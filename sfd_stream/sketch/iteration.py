@@ -86,8 +86,8 @@ def one_pass(stack: Stack, starts: list[Float]) -> Ritz:
 
     X is taken out of the list: it is as large as the sketch, and the pass lets it go when it can.
     """
-    G, W = stack.gram_pass(starts.pop())
-    T, amplified = whitening(G, stack.rows)
+    G, W, additions = stack.gram_pass(starts.pop())
+    T, amplified = whitening(G, additions)
     values2, H = _eigen(T.T @ (W.T @ W) @ T)
     return Ritz(W, T @ H, values2, amplified)
 
@@ -104,18 +104,18 @@ def _eigen(G: Float) -> tuple[Float, Float]:
     return values[::-1], np.ascontiguousarray(vectors[:, ::-1])
 
 
-def whitening(G: Float, rows: int) -> tuple[Float, float]:
+def whitening(G: Float, additions: int) -> tuple[Float, float]:
     """T with T'GT = I on what is not dependent, and how much T amplifies rounding.
 
-    G is scaled to a unit diagonal first, as columns differ by magnitudes. Then what the rounding of its sums over
-    `rows` may have hidden is added to it: G is at least the exact Y'Y, and so Z'Z <= I for Z = YT.
+    G is scaled to a unit diagonal first, as columns differ by magnitudes. Then what the rounding of so many additions
+    may have hidden is added to it: G is at least the exact Y'Y, and so Z'Z <= I for Z = YT.
     """
     s = len(G)
     diagonal = np.sqrt(np.maximum(np.diag(G), 0.0))
     alive = diagonal > 0
     scaling = np.where(alive, 1 / np.where(alive, diagonal, 1.0), 0.0)
     scaled = scaling[:, None] * G * scaling
-    scaled[np.diag_indices(s)] += 2 * EPS * s * (rows + s)
+    scaled[np.diag_indices(s)] += 2 * EPS * s * (additions + s)
     T = _triangular_whitening(scaled)
     if T is None:
         gamma, U = scipy.linalg.eigh(scaled, check_finite=False, driver="evd")

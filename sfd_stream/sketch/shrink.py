@@ -27,6 +27,10 @@ from sfd_stream.sketch.verify import ALPHA, EPS, certified_norm, verify_spectral
 MISSED = 3.0
 """A shrink whose remainder is this many times lambda^2 has missed a direction; healthy ones were seen at 1.0 to 2.5."""
 
+PRECISE = 0.1
+"""Rounding may be this share of the bound. A pass from columns so nearly dependent that it is more is followed by
+another, from the directions that it found."""
+
 PASSES_MAX = 6
 """After so many passes the directions are computed exactly, where min(rows, d) allows."""
 
@@ -175,11 +179,14 @@ def _certify(
     amplified: float,
     last: bool,
 ) -> _Certified:
-    """Accepted if the paper's Property 2 holds (upper <= Delta) and no direction was missed (theta <= 3 lambda^2)."""
+    """Accepted if the paper's Property 2 holds (upper <= Delta), no direction was missed (theta <= 3 lambda^2), and
+    rounding matters little beside what was lost, or no more than it must.
+    """
+    least = (ell + OVERSAMPLING) * rounding_of(stack, ell)  # that of a pass from columns that are well apart
     rounding = amplified * rounding_of(stack, ell)
     trace = max(stack.squared_frobenius - squared_frobenius(B), 0.0) + rounding
     Delta = trace / (ALPHA * ell)
-    missed = MISSED * lambda2 + rounding
+    missed = MISSED * lambda2 + least
     slack = chance.slack / stack.scale**2
 
     def C(x: Float) -> Float:
@@ -199,7 +206,8 @@ def _certify(
     steps_max = STEPS_MAX // copies  # the room for them is the same
     bound = certified_norm(C, stack.d, delta_i, chance.probe, target=enough, steps_max=steps_max, copies=copies)
     capped = min(bound.upper, trace)
-    accepted = bound.theta <= missed and (capped <= Delta or capped <= missed)
+    precise = rounding <= max(PRECISE * capped, 2 * least)
+    accepted = precise and bound.theta <= missed and (capped <= Delta or capped <= missed)
     return _Certified(capped, None if accepted else bound.witnesses())
 
 

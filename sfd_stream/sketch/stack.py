@@ -21,6 +21,10 @@ TILE_ENTRIES, TILE_ROWS = 1 << 18, 1 << 12
 """Of a tile of a pass. Smaller ones were no faster alone; beside another thread each product is one more wait for the
 interpreter, so few and large ones are better."""
 
+GRAM_ROWS = 512
+"""Rows of Y in one product of a Gram matrix: what an entry's rounding can be grows with the terms of one sum, and with
+the number of sums, but not with their product."""
+
 HOT_TILE = 1 << 16
 """Entries of the dense columns that a step of the certificate multiplies by twice: what a core's own cache may hold."""
 
@@ -150,8 +154,9 @@ class Stack:
     def rows(self) -> int:
         return len(self.B) + self.block.rows
 
-    def gram_pass(self, X: Float) -> tuple[Float, Float]:
-        """One pass over the rows: G = Y'Y and W = M'Y for a Y that is a multiple of MX up to single precision.
+    def gram_pass(self, X: Float) -> tuple[Float, Float, int]:
+        """One pass over the rows: G = Y'Y and W = M'Y for a Y that is a multiple of MX up to single precision. And how
+        many additions an entry of G went through at most, which bounds its rounding.
 
         The rounding of Y does not matter: whatever Y is, G and W belong to that very Y in double precision.
         (X'W costs less where rows are short, but is not Y'Y: a start column that M takes to near zero would ruin it.)
@@ -159,16 +164,18 @@ class Stack:
         unit = power_of_two_above(sqrt(self.squared_frobenius))
         Y, single = self.B @ X / unit, X.astype(np.float32)
         del X  # as large as the sketch, and not needed beside W
-        G, W = Y.T @ Y, self.B.T @ Y
+        G, W, sums = Y.T @ Y, self.B.T @ Y, 1
         W_hot = np.zeros((len(self.split.hot), single.shape[1]))
         tiles = list(self.split.tiles())
         room = np.empty((max((len(tile.H) for tile in tiles), default=0), single.shape[1]))
         for tile in tiles:
             Y = tile.times_single(single, unit, room)
-            G += Y.T @ Y
+            for low in range(0, len(Y), GRAM_ROWS):
+                G += Y[low : low + GRAM_ROWS].T @ Y[low : low + GRAM_ROWS]
+                sums += 1
             tile.add_transpose_times(Y, W, W_hot)
         W[self.split.hot] += W_hot
-        return G, W
+        return G, W, max(len(self.B), min(self.rows, GRAM_ROWS)) + sums
 
     def gram_times(self, X: Float) -> Float:
         """M'(MX) for a few columns, all in double precision."""

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sfd_stream.sketch import iteration
+from sfd_stream import SparseFrequentDirections
+from sfd_stream.sketch import iteration, shrink
 from sfd_stream.sketch.iteration import DEPENDENT, one_pass, whitening
 from sfd_stream.sketch.rows import Float, RowBlock
 from sfd_stream.sketch.shrink import rounding_of
@@ -71,3 +72,19 @@ def test_directions_that_would_amplify_rounding_without_measure_are_left_out() -
     T, amplified = whitening(Y.T @ Y, 400)
     assert T.shape[1] == 1
     assert amplified < 12 / np.sqrt(DEPENDENT)
+
+
+def looseness_beside_a_spike(seed: int) -> float:
+    """The bound over the least that ell rows can lose, where one direction holds all but 1e-8 of the squares."""
+    rng = np.random.default_rng(seed)
+    n, d, ell = 400, 150, 10
+    A = 1e5 * rng.standard_normal(d) / np.sqrt(d) + rng.standard_normal((n, d)) * 0.9 ** np.arange(d)
+    sketch = SparseFrequentDirections(ell=ell, seed=seed).fit(A).sketch()
+    return float(sketch.delta / np.linalg.svd(A, compute_uv=False)[ell] ** 2)
+
+
+def test_a_direction_that_outshines_all_others_does_not_drown_them_in_rounding(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows far from the origin, for one. The first pass then starts from columns that are all but parallel."""
+    assert max(looseness_beside_a_spike(seed) for seed in range(5)) < 4
+    monkeypatch.setattr(shrink, "PRECISE", np.inf)
+    assert max(looseness_beside_a_spike(seed) for seed in range(5)) > 4
