@@ -57,6 +57,13 @@ class Csr:
         else:
             kernels.csc_matvecs(d, rows, Y.shape[1], *arrays)
 
+    def add_sum_of(self, start: int, stop: int, weights: Any, out: Any) -> None:
+        """Adds the weighted sum of rows start..stop to out (d): a run of them need not be made for it."""
+        assert len(weights) == stop - start, "the kernels do not look"
+        out = _flat(out, *self.shape[1:])
+        pointers = self.indptr[start : stop + 1]
+        kernels.csc_matvec(self.shape[1], stop - start, pointers, self.indices, self.values, weights, out)
+
     def fill(self, out: Any) -> None:
         """Makes out A, dense."""
         out[:] = 0
@@ -74,7 +81,7 @@ class Csr:
         return matrix
 
 
-def _flat(out: Any, rows: int, columns: int) -> Any:
-    assert out.shape == (rows, columns), "the kernels do not look"
+def _flat(out: Any, *shape: int) -> Any:
+    assert out.shape == shape, "the kernels do not look"
     assert out.flags.c_contiguous, "a copy would be added to, and lost"
     return out.reshape(-1)

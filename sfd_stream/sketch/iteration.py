@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 
-from sfd_stream.sketch.csr import Csr
 from sfd_stream.sketch.rows import Float
-from sfd_stream.sketch.stack import TILE_ENTRIES, Stack, runs_of
+from sfd_stream.sketch.stack import Stack
 from sfd_stream.sketch.verify import EPS
 
 POWER_CONSTANT = 0.25
@@ -186,13 +185,9 @@ def _aside(X: Float, known: int) -> Float:
 
 def group_sums(stack: Stack, groups: int, rng: np.random.Generator) -> Float:
     """Signed sums of contiguous groups of the buffered rows (groups x d): an addition for each non-zero."""
-    A, sums = stack.A, np.empty((groups, stack.d))
+    sums = np.zeros((groups, stack.d))
     bounds = np.linspace(0, stack.block.rows, groups + 1).astype(np.int64)
     signs = rng.integers(0, 2, stack.block.rows) * 2.0 - 1.0
-    for start, stop in runs_of(A.indptr[bounds], TILE_ENTRIES):
-        run = A.run(bounds[start], bounds[stop])
-        signed = np.repeat(signs[bounds[start] : bounds[stop]], np.diff(run.indptr))
-        signed *= run.values
-        edges = run.indptr[bounds[start : stop + 1] - bounds[start]]
-        Csr(signed, run.indices, edges, (stop - start, stack.d)).fill(sums[start:stop])
+    for start, stop, row in zip(bounds, bounds[1:], sums, strict=False):
+        stack.A.add_sum_of(start, stop, signs[start:stop], row)
     return sums

@@ -32,6 +32,13 @@ def test_products_are_added_to_what_is_there(A: Csr, columns: int, dtype: Any) -
     np.testing.assert_allclose(back, 1 + A.scipy().T @ Y, rtol=close, atol=close)
 
 
+def test_a_weighted_sum_of_a_run_of_rows_is_added(A: Csr) -> None:
+    start, (rows, d) = A.shape[0] // 3, A.shape
+    weights, out = np.random.default_rng(0).standard_normal(rows - start), np.ones(d)
+    A.add_sum_of(start, rows, weights, out)
+    np.testing.assert_allclose(out, 1 + weights @ A.dense()[start:], rtol=1e-12, atol=1e-12)
+
+
 def test_a_run_of_rows_and_its_dense_form(A: Csr) -> None:
     whole, (rows, d) = A.scipy().toarray(), A.shape
     run, out = A.run(rows // 3, rows), np.full((rows - rows // 3, d), 7.0)
@@ -52,6 +59,10 @@ def test_a_place_that_would_be_a_copy_is_refused(A: Csr) -> None:
         A.add_times(X, np.zeros((A.shape[0], 3)))
     with pytest.raises(AssertionError):
         A.add_times(X, np.zeros((A.shape[0] + 1, 4))[:, ::2])
+    with pytest.raises(AssertionError):
+        A.add_sum_of(0, A.shape[0], np.ones(A.shape[0]), np.zeros(A.shape[1] + 1))
+    with pytest.raises(AssertionError):
+        A.add_sum_of(0, A.shape[0], np.ones(A.shape[0] + 1), np.zeros(A.shape[1]))
 
 
 @pytest.mark.parametrize("rows_alike", [False, True])
