@@ -37,13 +37,13 @@ def failure_share(i: int, failure_probability: float) -> float:
 
 
 def query_share(rows: int, attempt: int, failure_probability: float) -> float:
-    """The share of one look at the state after `rows` rows; over all states and attempts below .177 of the whole.
+    """The share of one look at the state after `rows` rows; over all states and attempts below .1775 of the whole.
 
-    With L = ceil(log2(n + 2)) there are 2^(L-1) values of n for each L and each has n + 2 > 2^(L-1),
-    so the sum over n of 1/((n + 2) L^2) is below pi^2/6, and .1 * pi^2/6 < 1 - pi^2/12.
+    The values of m = n + 2 with L = ceil(log2(m)) are those in (2^(L-1), 2^L], whose 1/m add up to less than ln 2. So
+    the sum over n of 1/(m L^1.5) is below ln 2 * zeta(1.5) < 1.8108, and .098 * 1.8108 < 1 - pi^2/12.
     """
     length = ceil(log2(rows + 2))
-    return 0.1 * failure_probability / ((rows + 2) * length * length) / 2.0**attempt
+    return 0.098 * failure_probability / ((rows + 2) * length**1.5) * 9 / 10.0**attempt
 
 
 def verify_spectral(C: Operator, d: int, delta_i: float, rng: np.random.Generator) -> bool:
