@@ -25,8 +25,9 @@ GRAM_ROWS = 512
 """Rows of Y in one product of a Gram matrix: what an entry's rounding can be grows with the terms of one sum, and with
 the number of sums, but not with their product."""
 
-HOT_TILE = 1 << 16
-"""Entries of the dense columns that a step of the certificate multiplies by twice: what a core's own cache may hold."""
+HOT_TILE = 1 << 19
+"""Entries of the dense columns that a step of the certificate multiplies by twice: what a shared cache may hold. A
+core's own cache is too small to make up for the calls."""
 
 SAFE = 2.0**60
 """Magnitudes between 1/SAFE and SAFE need no scaling: sums of many squares of them are far from the range's ends."""
