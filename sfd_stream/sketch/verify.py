@@ -43,7 +43,7 @@ def query_share(rows: int, attempt: int, failure_probability: float) -> float:
     the sum over n of 1/(m L^1.5) is below ln 2 * zeta(1.5) < 1.8108, and .098 * 1.8108 < 1 - pi^2/12.
     """
     length = ceil(log2(rows + 2))
-    return 0.098 * failure_probability / ((rows + 2) * length**1.5) * 9 / 10.0**attempt
+    return 0.098 * failure_probability / ((rows + 2) * length * sqrt(length)) * 9 / 10.0**attempt
 
 
 def verify_spectral(C: Operator, d: int, delta_i: float, rng: np.random.Generator) -> bool:
