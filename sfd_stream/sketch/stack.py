@@ -21,11 +21,7 @@ TILE_ENTRIES, TILE_ROWS = 1 << 18, 1 << 12
 """Of a tile of a pass. Smaller ones were no faster alone; beside another thread each product is one more wait for the
 interpreter, so few and large ones are better."""
 
-GRAM_ROWS = 512
-"""Rows of Y in one product of a Gram matrix: what an entry's rounding can be grows with the terms of one sum, and with
-the number of sums, but not with their product."""
-
-HOT_TILE = 1 << 19
+HOT_TILE = 1 << 20
 """Entries of the dense columns that a step of the certificate multiplies by twice: what a shared cache may hold. A
 core's own cache is too small to make up for the calls."""
 
@@ -165,18 +161,16 @@ class Stack:
         unit = power_of_two_above(sqrt(self.squared_frobenius))
         Y, single = self.B @ X / unit, X.astype(np.float32)
         del X  # as large as the sketch, and not needed beside W
-        G, W, sums = Y.T @ Y, self.B.T @ Y, 1
+        G, W = Y.T @ Y, self.B.T @ Y
         W_hot = np.zeros((len(self.split.hot), single.shape[1]))
         tiles = list(self.split.tiles())
         room = np.empty((max((len(tile.H) for tile in tiles), default=0), single.shape[1]))
         for tile in tiles:
             Y = tile.times_single(single, unit, room)
-            for low in range(0, len(Y), GRAM_ROWS):
-                G += Y[low : low + GRAM_ROWS].T @ Y[low : low + GRAM_ROWS]
-                sums += 1
+            G += Y.T @ Y
             tile.add_transpose_times(Y, W, W_hot)
         W[self.split.hot] += W_hot
-        return G, W, max(len(self.B), min(self.rows, GRAM_ROWS)) + sums
+        return G, W, max(len(self.B), len(room)) + len(tiles)
 
     def gram_times(self, X: Float) -> Float:
         """M'(MX) for a few columns, all in double precision."""
