@@ -1,0 +1,290 @@
+"""Deliberate faults in the real code. Each must be caught; `seeds` says within how many.
+
+An edit names a file and the text to replace, which must occur exactly once. Where the package changes, the edit changes
+with it: a test applies all of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.simulation.loader import Edit
+from tests.simulation.run import Result, simulate
+from tests.simulation.scenario import Scenario, draw, with_zombies
+
+
+@dataclass(frozen=True)
+class Mutation:
+    edits: tuple[Edit, ...]
+    seeds: int
+    zombies: bool = False
+    """Whether faults are aimed: `scenario.with_zombies`."""
+
+    def scenario(self, seed: int) -> Scenario:
+        return with_zombies(draw(seed)) if self.zombies else draw(seed)
+
+
+def _one(file: str, old: str, new: str, seeds: int = 300, *, zombies: bool = False) -> Mutation:
+    return Mutation((Edit(file, old, new),), seeds, zombies)
+
+
+_DURABLE = """        manifest = keeper.make_durable(frozen, binding, snapshot)  # durable before visible,
+        self.watch.durable(tenure.partition, manifest)
+"""
+_SHOW = """        self.delivery.show(tenure, snapshot)  # visible before forgotten
+        self.delivery.commit(tenure, manifest)
+"""
+_CREATE = """    while (yield CreateIfAbsent(key, data)) is not Answer.DONE:
+        found = yield from get(key)
+        if found == data:  # whole bytes, the nonce among them [G]
+            break
+        if found is not Answer.MISSING:
+            return Fenced(manifest.number)
+    if (yield from numbers_after(prefix, manifest.number)):
+        return Fenced(manifest.number)
+    return Created(manifest)
+"""
+_FENCED = """        outcome = self._run(steps)
+        if isinstance(outcome, Fenced):
+            raise self._fenced(outcome)
+        if isinstance(outcome, Refused):
+            raise outcome.error()
+        self.manifest = outcome.manifest
+"""
+
+MUTATIONS: dict[str, Mutation] = {
+    "commit before manifest": _one(
+        "service/worker.py",
+        "        manifest = keeper.make_durable(frozen, binding, snapshot)",
+        "        self.ask(tenure, lambda: self.committing.commit(tenure, frozen.next_offset))\n"
+        "        manifest = keeper.make_durable(frozen, binding, snapshot)",
+    ),
+    "publish before durable": Mutation(
+        (
+            Edit(
+                "service/worker.py",
+                "        manifest = keeper.make_durable(frozen, binding, snapshot)",
+                "        if snapshot is not None and self._sink is not None:\n"
+                "            from sfd_stream.wire.snapshots import message_of\n"
+                "            message = message_of(snapshot)\n"
+                "            self.ask(tenure, lambda: self._sink.publish(self.delivery.publishing.topic, *message))\n"
+                "        manifest = keeper.make_durable(frozen, binding, snapshot)",
+            ),
+        ),
+        300,
+    ),
+    "no nonce check": _one(
+        "state/protocol.py",
+        "        if found == data:  # whole bytes, the nonce among them [G]",
+        "        if found is not Answer.MISSING and decode_manifest(found).next_offset == manifest.next_offset:",
+    ),
+    "'exists' taken as mine": _one(
+        "state/protocol.py",
+        _CREATE,
+        _CREATE.replace("is not Answer.DONE:", "not in (Answer.DONE, Answer.EXISTS):"),
+    ),
+    "unknown create taken as done": _one(
+        "state/protocol.py",
+        _CREATE,
+        _CREATE.replace("is not Answer.DONE:", "not in (Answer.DONE, Answer.UNKNOWN):"),
+    ),
+    "no LIST after create": _one(
+        "state/protocol.py",
+        _CREATE,
+        _CREATE.replace("if (yield from numbers_after(prefix, manifest.number)):", "if False:"),
+        300,
+        zombies=True,
+    ),
+    "claim without epoch + 1": _one(
+        "state/assign.py", "epoch=next_epoch(manifest.epoch, shown),", "epoch=manifest.epoch,"
+    ),
+    "forgotten fence": _one(
+        "service/keeper.py",
+        _FENCED,
+        _FENCED.replace("raise self._fenced(outcome)", "return self.manifest"),
+        300,
+        zombies=True,
+    ),
+    "fenced owner stays in the group": _one(
+        "service/outcomes.py", "        self._host.source.rejoin()", "        pass", 300, zombies=True
+    ),
+    "next offset one too far": _one("kafka/records.py", "return self.offset + 1", "return self.offset + 2"),
+    "next offset one too near": _one("kafka/records.py", "return self.offset + 1", "return self.offset"),
+    "reading begins one too far": _one(
+        "kafka/assignment.py",
+        "            return TopicPartition(self._topic, partition, start.offset)",
+        "            return TopicPartition(self._topic, partition, start.offset + 1)",
+    ),
+    "dead letters not awaited": _one(
+        "service/worker.py",
+        "        self._await_letters(tenure, frozen.next_offset)\n",
+        "",
+    ),
+    "failed dead letter forgotten": _one(
+        "kafka/dead_letters.py",
+        "        if ticket is not None and ticket.delivered:",
+        "        if ticket is not None and ticket.done:",
+        400,
+    ),
+    "retention removes a referenced blob": _one(
+        "state/retention.py",
+        "for manifest in kept.tops for blob in manifest.references}",
+        "for manifest in kept.tops for blob in manifest.references[:1]}",
+    ),
+    "buffer missing in a checkpoint": _one(
+        "state/partition.py",
+        "        buffer=(*kept, *segment),",
+        "        buffer=kept,",
+    ),
+    "freeze while sketching": _one(
+        "service/sketching.py",
+        "        return self._thread.submit(_freeze, tenure)",
+        "        found: Future[Frozen] = Future()\n        found.set_result(_freeze(tenure))\n        return found",
+        400,
+    ),
+    "sketch on two threads": _one("service/sketching.py", 'Beside(1, "sketch")', 'Beside(2, "sketch")'),
+    "random state shared between partitions": _one(
+        "cli/wiring.py",
+        "seed=(sketch.seed, partition),",
+        "seed=(sketch.seed, 0),",
+    ),
+    "negative offset believed": Mutation(
+        (
+            Edit("kafka/ends.py", "        if offset < 0:", "        if False:"),
+            Edit("kafka/ends.py", "request_timeout=timeout_s + REQUEST_S, iso", "request_timeout=0.5, iso"),
+            Edit("state/manifest.py", "    if manifest.next_offset < 0:", "    if False:"),
+            Edit("state/steps.py", "            if offset < 0:", "            if False:"),
+        ),
+        300,
+    ),
+    "end offset from a failed answer": Mutation(
+        (
+            Edit("kafka/ends.py", "request_timeout=timeout_s + REQUEST_S, iso", "request_timeout=0.5, iso"),
+            Edit(
+                "kafka/ends.py",
+                """            raise NoAnswerError(f"offset {offset} of {where.topic}/{where.partition} is no offset")
+""",
+                "            offset = 0\n",
+            ),
+        ),
+        400,
+    ),
+    "a lost partition writes": _one(
+        "service/rebalance.py",
+        """        self._host.watch.rebalanced("lost", partitions)
+        self.drop(partitions)
+""",
+        """        self._host.watch.rebalanced("lost", partitions)
+""",
+        300,
+        zombies=True,
+    ),
+    "until end judged by commits alone": _one(
+        "service/ending.py",
+        "        published = not (self._hands.delivery.shows and committed.metadata.endswith(UNPUBLISHED))",
+        "        published = True",
+    ),
+    "a pause that survives an assignment": _one(
+        "kafka/assignment.py", "        if read := starts.keys() - unread:", "        if read := set():"
+    ),
+    "what is still held is assigned again": _one(
+        "kafka/assignment.py", "        self._lose_unreported(partitions)\n", ""
+    ),
+    "commits overtake each other": _one(
+        "kafka/commits.py",
+        "for partition, what in self.waiting.items() if not self.is_sent(partition)}",
+        "for partition, what in self.waiting.items()}",
+        400,
+    ),
+    "republication puts the next snapshot off": _one(
+        "service/worker.py",
+        "                tenure.republished_at = now_s",
+        "                tenure.republished_at = tenure.snapshot_at = now_s",
+    ),
+    "unpublished state not published by the next owner": _one(
+        "service/delivery.py",
+        "        if self.shows:\n            self.show(tenure, keeper.unpublished)\n",
+        "",
+        400,
+    ),
+    "unknown transaction taken for failed": _one(
+        "service/courier.py",
+        "                tenure.settled = tenure.settled and error.certain\n",
+        "",
+        400,
+    ),
+    "zombie's transaction not refused": _one(
+        "service/courier.py",
+        "            membership = self._host.ask(tenure, self._host.source.membership)\n"
+        "            if membership is None:\n"
+        "                return False\n"
+        "            keeper.check_owner()\n",
+        "            keeper.check_owner()\n"
+        "            membership = self._host.ask(tenure, self._host.source.membership)\n"
+        "            if membership is None:\n"
+        "                return False\n",
+        300,
+        zombies=True,
+    ),
+    "epoch below the output topic's": _one(
+        "state/assign.py",
+        "    epoch = next_epoch(0, (yield AskOutputEpoch()))  # [P]",
+        "    epoch = 1",
+    ),
+    "a claim never retried": _one(
+        "service/store_runner.py",
+        "            if now - away_since >= patience.give_up_s:",
+        "            if isinstance(request, CreateIfAbsent):",
+    ),
+    "a revoke publishes after its callback": Mutation(
+        (
+            Edit(
+                "service/rebalance.py",
+                "                tenure.keeper.abandoned.set()\n            self._host.forget(partition)",
+                "                pass\n            self._host.forget(partition)",
+            ),
+        ),
+        300,
+        zombies=True,
+    ),
+    "an answer taken after release": _one(
+        "service/outcomes.py",
+        "            if job is None or not job.done() or self._host.tenures.get(tenure.partition) is not tenure:",
+        "            if job is None or not job.done():",
+        300,
+        zombies=True,
+    ),
+    "a pause is never lifted": _one(
+        "service/sketching.py",
+        '            tenure.log.info("resumed: the checkpoint store has caught up")\n            if not self._stalled:',
+        '            tenure.log.info("resumed: the checkpoint store has caught up")\n            if False:',
+    ),
+    "a failed commit not retried": _one(
+        "service/committing.py",
+        "                self._again_s = now_s + COMMIT_AGAIN_S",
+        "                pass",
+        400,
+    ),
+    "a snapshot encoded from a moving state": _one(
+        "service/delivery.py",
+        "sketch_of(frozen, shape)",
+        "tenure.state.sketch()",
+        400,
+    ),
+    "until end without commits": _one(
+        "service/ending.py",
+        "        elif self._source.last_committed.get(tenure.partition, -1) >= end:",
+        "        else:",
+        400,
+    ),
+}
+
+
+def until_caught(mutation: Mutation, source: Path, first: int, seeds: int) -> Result | None:
+    """The first seed that breaks a law with the mutation and none without it, or None."""
+    for seed in range(first, first + seeds):
+        result = simulate(mutation.scenario(seed), source, mutation.edits)
+        if result.violation is not None and simulate(mutation.scenario(seed), source).violation is None:
+            return result
+    return None

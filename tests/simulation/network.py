@@ -1,0 +1,142 @@
+"""Requests and answers between a process and the broker: in order on a connection, slow, delayed, lost, sent again.
+
+A request that meets an outage is sent again when it is over, as librdkafka does. An answer that is lost makes the
+client send its request again, so that it may happen twice. Time-outs belong to the callers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Callable
+from typing import Any
+
+from tests.simulation.scheduler import Process, Scheduler
+
+Reply = Callable[[Any], None]
+"""Sends an answer back. May be called later, and only once."""
+
+
+class History:
+    """Who did what, when. Its digest is the same for the same seed, on any machine and under any PYTHONHASHSEED."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self.lines: list[tuple[float, str, str]] = []
+        self._scheduler = scheduler
+
+    def note(self, who: str, what: str) -> None:
+        self.lines.append((self._scheduler.now, who, what))
+
+    def digest(self) -> str:
+        found = hashlib.sha256()
+        for line in self.lines:
+            found.update(repr(line).encode())
+        found.update(str(self._scheduler.steps).encode())
+        return found.hexdigest()[:16]
+
+
+class Connection:
+    """What is sent on it arrives in order, and is answered in order."""
+
+    __slots__ = ("answers_at", "arrives_at", "name", "process")
+
+    def __init__(self, process: Process, name: str) -> None:
+        self.process = process
+        self.name = name
+        self.arrives_at = self.answers_at = 0.0
+
+
+class Network:
+    def __init__(self, scheduler: Scheduler, seed: int, *, slow: float = 0.01, lost: float = 0.3) -> None:
+        self.slow = slow
+        """The share of requests and answers that take long."""
+        self.slow_max_s = 1.0
+        self.lost = lost
+        """The share of answers lost in an outage; the others are delayed."""
+        self._scheduler = scheduler
+        self._rng = random.Random(f"network {seed}")
+        self._down_until = 0.0
+        self._frozen_until = 0.0
+        self._cut_until: dict[Process, float] = {}
+        self._listeners: list[tuple[Process, Callable[[], None]]] = []
+
+    # Faults
+
+    def take_down(self, seconds: float) -> None:
+        """The broker refuses connections."""
+        self._down_until = max(self._down_until, self._scheduler.now + seconds)
+        self._tell([process for process, _ in self._listeners])
+
+    def freeze(self, seconds: float) -> None:
+        """The broker is stopped: connections stay, nothing is answered."""
+        self._frozen_until = max(self._frozen_until, self._scheduler.now + seconds)
+
+    def cut(self, process: Process, seconds: float) -> None:
+        self._cut_until[process] = max(self._cut_until.get(process, 0.0), self._scheduler.now + seconds)
+        self._tell([process])
+
+    def on_unreachable(self, process: Process, call: Callable[[], None]) -> None:
+        """Called when a client of this process finds no broker."""
+        self._listeners.append((process, call))
+
+    def is_reachable(self, process: Process) -> bool:
+        return self._blocked_until(process) <= self._scheduler.now
+
+    def heal(self) -> None:
+        self._down_until = self._frozen_until = 0.0
+        self._cut_until.clear()
+        self.slow = 0.0
+
+    def _tell(self, processes: list[Process]) -> None:
+        for process, call in self._listeners:
+            if process in processes:
+                self._scheduler.call_later(self._rng.uniform(0.01, 3.0), self._if_unreachable(process, call), process)
+
+    def _if_unreachable(self, process: Process, call: Callable[[], None]) -> Callable[[], None]:
+        return lambda: None if self.is_reachable(process) else call()
+
+    def _blocked_until(self, process: Process) -> float:
+        return max(self._down_until, self._frozen_until, self._cut_until.get(process, 0.0))
+
+    def _is_lossy(self, process: Process) -> bool:
+        return max(self._down_until, self._cut_until.get(process, 0.0)) > self._scheduler.now
+
+    # Requests
+
+    def latency_s(self) -> float:
+        if self._rng.random() < self.slow:
+            return self._rng.uniform(0.01, self.slow_max_s)
+        return self._rng.uniform(0.0002, 0.004)
+
+    def send(self, connection: Connection, apply: Callable[[Reply], None], answered: Callable[[Any], None]) -> None:
+        """`apply(reply)` runs at the broker, `answered(answer)` at the client."""
+        connection.arrives_at = max(self._scheduler.now + self.latency_s(), connection.arrives_at)
+        delay_s = connection.arrives_at - self._scheduler.now
+        self._scheduler.call_later(delay_s, lambda: self._arrive(connection, apply, answered))
+
+    def _arrive(self, connection: Connection, apply: Callable[[Reply], None], answered: Callable[[Any], None]) -> None:
+        process = connection.process
+        blocked_s = self._blocked_until(process) - self._scheduler.now
+        if blocked_s > 0:
+            if process.alive:  # sent again when the broker is back; what a dead process had sent is lost
+                self._scheduler.call_later(blocked_s, lambda: self.send(connection, apply, answered), process)
+            return
+        apply(lambda answer: self._reply(connection, apply, answered, answer))
+
+    def _reply(
+        self, connection: Connection, apply: Callable[[Reply], None], answered: Callable[[Any], None], answer: Any
+    ) -> None:
+        connection.answers_at = max(self._scheduler.now + self.latency_s(), connection.answers_at)
+        delay_s = connection.answers_at - self._scheduler.now
+
+        def arrive() -> None:
+            process = connection.process
+            blocked_s = self._blocked_until(process) - self._scheduler.now
+            if blocked_s <= 0:
+                answered(answer)
+            elif self._is_lossy(process) and self._rng.random() < self.lost:
+                self._scheduler.call_later(blocked_s, lambda: self.send(connection, apply, answered), process)
+            else:
+                self._scheduler.call_later(blocked_s + self.latency_s(), arrive, process)
+
+        self._scheduler.call_later(delay_s, arrive, connection.process)

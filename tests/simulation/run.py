@@ -1,0 +1,318 @@
+"""One seed from beginning to end: topics, workers, faults, calm, drain, judgement."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.simulation import workers
+from tests.simulation.broker import Log
+from tests.simulation.content import Content
+from tests.simulation.judge import DEAD, GROUP, INPUT, OUTPUT, THREADS_MOST, Judge
+from tests.simulation.loader import Edit
+from tests.simulation.reading import Reader
+from tests.simulation.scenario import Fault, Scenario
+from tests.simulation.scheduler import Scheduler, ViolationError, running
+from tests.simulation.world import World
+
+ROOT = Path(__file__).resolve().parents[2]
+CALM_S = 150.0
+"""After the last fault everything must be done within this time."""
+
+STOP_S = 60.0
+RESTART_S = 1.5
+
+
+@dataclass
+class Result:
+    seed: int
+    violation: ViolationError | None
+    digest: str
+    steps: int
+    seconds: float
+    """Simulated."""
+    coverage: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """(fault, where its target was): how often."""
+    history: list[tuple[float, str, str]] = field(default_factory=list)
+
+
+def simulate(scenario: Scenario, source: Path = ROOT, edits: tuple[Edit, ...] = ()) -> Result:
+    preempt = scenario.preempt / 4 if scenario.points else scenario.preempt
+    stall = scenario.stall / 4 if scenario.points else scenario.stall
+    scheduler = Scheduler(scenario.seed, preempt=preempt, stall=stall)
+    workers.RANDOMNESS.seed(scenario.seed)
+    violation: ViolationError | None = None
+    with running(scheduler):
+        run = Run(scheduler, scenario, source, edits)
+        try:
+            run.run()
+        except ViolationError as found:
+            violation = found
+        except Exception as error:  # noqa: BLE001 - a thread that died, or the simulator's own fault
+            law = f"died: {type(error).__name__}"
+            violation = ViolationError(law, f"{error} ({workers._innermost(error)})")
+        return Result(
+            scenario.seed,
+            violation,
+            run.world.history.digest(),
+            scheduler.steps,
+            scheduler.now - 1000.0,
+            run.coverage,
+            run.world.history.lines,
+        )
+
+
+class Run:
+    def __init__(self, scheduler: Scheduler, scenario: Scenario, source: Path, edits: tuple[Edit, ...]) -> None:
+        self.coverage: Counter[tuple[str, str]] = Counter()
+        self.scheduler = scheduler
+        self.scenario = scenario
+        self.world = World(scheduler, scenario.seed)
+        self.world.cooperative = scenario.protocol != "eager"
+        self.world.kip_848, self.world.session_s = scenario.protocol == "kip-848", scenario.session_s
+        self.world.silent_losses = scenario.silent_losses
+        self.world.objects.faults.flaky = scenario.flaky
+        reference = workers.reference(source)
+        self._package = workers.package(source, edits, scenario.points)
+        self._settings = workers.settings_of(source, scenario)
+        shape_of = reference["cli.wiring"].shape_of
+        rows, blocks = reference["wire.row_encode"], reference["sketch.rows"]
+        self.content = Content(scenario.seed, scenario.partitions, rows.encode_row, rows.encode_rows, blocks.RowBlock)
+        self.judge = Judge(
+            self.world, scenario, self.content, reference, lambda partition: shape_of(self._settings, partition)
+        )
+        self._workers: dict[int, workers.Worker] = {}
+        self._ends: dict[str, list[int]] = {}
+        self._starts = 0
+        self._stopping = self._calm = False
+        self._done: set[int] = set()
+        """Workers with --until-end that exited 0 for good."""
+        self._aimed: list[Fault] = []
+        self._reader: Reader | None = None
+
+    def run(self) -> None:
+        world, scenario, began = self.world, self.scenario, self.scheduler.now
+        world.broker.create(INPUT, scenario.partitions)
+        world.broker.create(DEAD, 1)
+        if scenario.delivery != "none":
+            world.broker.create(OUTPUT, 1)
+        for batch in scenario.batches:
+            if batch.at_s < 0:
+                self._produce(batch.partition, batch.kinds)
+            else:
+                self.scheduler.call_later(batch.at_s, lambda b=batch: self._produce(b.partition, b.kinds))
+        if scenario.reader:
+            self._reader = Reader(self._package, self.judge)
+            self._reader.start()
+        for number in range(scenario.workers):
+            self._start(number)
+        for fault in scenario.faults:
+            self.scheduler.call_later(fault.at_s, lambda f=fault: self._fault(f))
+        self.scheduler.run_until(began + scenario.faults_until_s)
+        self._make_calm()
+        deadline = self.scheduler.now + CALM_S
+        while not self._is_settled():
+            self.scheduler.run_until(self.scheduler.now + 0.5)
+            if self.scheduler.now > deadline:
+                self.judge.fail("progress", self._unsettled())
+        if self._reader is not None and not self.scheduler.run_until(
+            self.scheduler.now + CALM_S, self._reader.is_current
+        ):
+            self.judge.fail("reader", f"it has {self._reader.ids}, published were {self.judge.newest_published()}")
+        self._stop_all()
+        self.judge.final()
+
+    # Records
+
+    def _produce(self, partition: int, kinds: str) -> None:
+        log = self.world.broker.topics[INPUT].logs[partition]
+        for kind in kinds:
+            value, counts = self.content.made(kind)
+            record = log.append(self.scheduler.now, value, control=kind == "c")
+            record.aborted = kind == "a"
+            self.content.add(partition, record, counts)
+        log.changed()
+
+    def _remove_old_records(self) -> None:
+        """What every state has passed and the group has committed is removed."""
+        for partition, log in enumerate(self.world.broker.topics[INPUT].logs):
+            committed = self.world.group(GROUP).offsets.get((INPUT, partition))
+            newest = self.judge.newest(partition)
+            if committed is not None and newest is not None:
+                log.remove_before(min(committed.offset, newest.next_offset))
+
+    def _add_partition(self) -> None:
+        topic = self.world.broker.topics[INPUT]
+        topic.logs.append(Log())
+        self.content.add_partition()
+        self.judge.add_partition()
+        self._produce(len(topic.logs) - 1, "rmbr")
+        self.world.group(GROUP).rebalance()
+
+    @property
+    def _partitions(self) -> range:
+        return range(len(self.world.broker.topics[INPUT].logs))
+
+    # Workers
+
+    def _start(self, number: int) -> None:
+        if self._stopping or number in self._done:
+            return
+        self._starts += 1
+        name = f"w{number}" if self._starts <= self.scenario.workers else f"w{number}.{self._starts}"
+        chosen = {"until_end": self.scenario.until_end, "watched": self.scenario.watched}
+        worker = workers.Worker(self._package, self._settings, name, **chosen)
+        worker.on_exit = lambda each: self._exited(number, each)
+        worker.on_reach = lambda each, point: self._reached(number, each, point)
+        logs = self.world.broker.topics[INPUT].logs
+        self._ends[name] = [log.stable_end for log in logs]
+        self._workers[number] = worker
+        self.world.history.note("director", f"starts {name}")
+        worker.start()
+
+    def _exited(self, number: int, worker: workers.Worker) -> None:
+        assert worker.exit is not None
+        code, words = worker.exit
+        name = worker.process.name
+        self.world.history.note(name, f"exits {code} {words}")
+        if self.scheduler.threads_of(worker.process) > THREADS_MOST:
+            self.judge.fail("bounded", f"{name} has {self.scheduler.threads_of(worker.process)} threads")
+        self.scheduler.crash(worker.process)
+        done = self.scenario.until_end and code == 0 and not worker._stopping
+        self.judge.exited(name, code, words, self._ends[name] if done else None, explained=False)
+        if done:
+            self._done.add(number)
+        elif not self._stopping:
+            self.scheduler.call_later(RESTART_S, lambda: self._start(number))
+
+    # Faults
+
+    def _fault(self, fault: Fault) -> None:
+        if self._calm:
+            return
+        if fault.where:
+            self._aimed.append(fault)
+            return
+        worker = self._workers.get(fault.target)
+        self._apply(fault, worker)
+
+    def _reached(self, number: int, worker: workers.Worker, point: str) -> None:
+        for fault in self._aimed:
+            if fault.target == number and fault.where == point and not self._calm:
+                self._aimed.remove(fault)
+                self.scheduler.call_later(0.0, lambda f=fault: self._apply(f, worker))
+                self.scheduler.wait(0.0)
+                return
+
+    def _apply(self, fault: Fault, worker: workers.Worker | None) -> None:  # noqa: PLR0912 - one case a kind of fault
+        world, scheduler, seconds = self.world, self.scheduler, fault.seconds
+        process = None if worker is None else worker.process
+        self.world.history.note("director", str(fault))
+        self.coverage[fault.kind, "" if worker is None else worker.last_point] += 1
+        faults, now = world.objects.faults, scheduler.now
+        match fault.kind:
+            case "broker down":
+                world.network.take_down(seconds)
+            case "broker frozen":
+                world.network.freeze(seconds)
+            case "store down":
+                faults.unavailable_until = max(faults.unavailable_until, now + seconds)
+            case "store flaky":
+                faults.flaky = 0.2
+                scheduler.call_later(seconds, self._end_flakiness)
+            case "store slow":
+                faults.slow = 0.5
+                scheduler.call_later(seconds, lambda: setattr(faults, "slow", 0.01))
+            case "slow network":
+                world.network.slow = 0.3
+                scheduler.call_later(seconds, lambda: setattr(world.network, "slow", 0.01))
+            case "coordinator loads":
+                world.group(GROUP).loading_until = now + min(seconds, 3.0)
+            case "rebalance":
+                world.group(GROUP).rebalance()
+            case "log retention":
+                self._remove_old_records()
+            case "add partition":
+                self._add_partition()
+        if worker is None or process is None or not process.alive:
+            return
+        match fault.kind:
+            case "crash":
+                scheduler.crash(process)
+                scheduler.call_later(RESTART_S + seconds, lambda: self._start(fault.target))
+            case "pause":
+                scheduler.pause(process)
+                scheduler.call_later(seconds, lambda: self._resume(process.name))
+            case "stop":
+                worker.stop()
+            case "cut off broker":
+                world.network.cut(process, seconds)
+            case "cut off store":
+                faults.cut_until[process.name] = now + seconds
+            case "expel":
+                world.group(GROUP).expel(process.name)
+            case "clock jump":
+                process.clock_jump_s += seconds * 1000 - 5000
+
+    def _end_flakiness(self) -> None:
+        self.world.objects.faults.flaky = 0.0 if self._calm else self.scenario.flaky
+
+    def _resume(self, name: str) -> None:
+        for worker in self._workers.values():
+            if worker.process.name == name and worker.process.paused:
+                self.world.history.note("director", f"wakes {name}")
+                self.scheduler.resume(worker.process)
+
+    # The end
+
+    def _make_calm(self) -> None:
+        self._calm = True
+        self.world.history.note("director", "calm")
+        self.world.network.heal()
+        self.world.objects.faults.heal()
+        self.world.silent_losses = 0.0
+        self.scheduler.stall = 0.0
+        for worker in self._workers.values():
+            self._resume(worker.process.name)
+
+    def _is_settled(self) -> bool:
+        if self.scenario.until_end:
+            return len(self._done) == self.scenario.workers
+        return all(self._missing(partition) is None for partition in self._partitions)
+
+    def _missing(self, partition: int) -> str | None:
+        end = self.judge.data_end(partition)
+        newest = self.judge.newest(partition)
+        if newest is None:
+            return "it was never claimed"
+        if found := self.judge.missing(partition, end) if end else None:
+            return found
+        committed = self.world.group(GROUP).offsets.get((INPUT, partition))
+        if committed is None or committed.offset != newest.next_offset:
+            return f"durable is {newest.next_offset}, committed {None if committed is None else committed.offset}"
+        return None
+
+    def _unsettled(self) -> str:
+        paused = [words for consumer in self.world.consumers for words in consumer.stuck()]
+        return "; ".join([self._unfinished(), *paused])
+
+    def _unfinished(self) -> str:
+        if self.scenario.until_end:
+            left = sorted(set(range(self.scenario.workers)) - self._done)
+            return f"workers {left} do not end within {CALM_S:.0f} s of calm"
+        missing = {p: self._missing(p) for p in self._partitions}
+        return f"after {CALM_S:.0f} s of calm: { ({p: words for p, words in missing.items() if words}) }"
+
+    def _stop_all(self) -> None:
+        self._stopping = True
+        self.world.history.note("director", "stops all workers")
+        for worker in self._workers.values():
+            worker.stop()
+
+        def ended() -> bool:
+            return not any(worker.process.alive for worker in self._workers.values())
+
+        if not self.scheduler.run_until(self.scheduler.now + STOP_S, ended):
+            alive = [worker.process.name for worker in self._workers.values() if worker.process.alive]
+            self.judge.fail("stop", f"{alive} did not end within {STOP_S:.0f} s of SIGTERM")

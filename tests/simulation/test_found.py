@@ -1,0 +1,24 @@
+"""Faults that the simulator found, each as the shortest history that showed it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulation.run import simulate
+from tests.simulation.scenario import Batch, Fault, Scenario
+
+
+def test_a_changed_state_is_published_although_republications_come_more_often() -> None:
+    """With republish_s below every_s each republication put the next snapshot off, for ever (seed 18)."""
+    scenario = Scenario(
+        seed=18, partitions=1, workers=1, snapshot_every_s=8.0, republish_s=5.0, batches=(Batch(13.6, 0, "r"),)
+    )
+    assert simulate(scenario).violation is None
+
+
+@pytest.mark.parametrize("at_s", [0.004, 0.006, 0.008, 0.01, 0.012])
+def test_a_broker_that_goes_down_while_a_worker_starts_is_waited_for(at_s: float) -> None:
+    """Between its first questions a worker gave up after 15 s, with exit 5, whatever give_up_s said."""
+    outage = Fault(at_s, "broker down", 0, 25.0)
+    scenario = Scenario(seed=1, partitions=1, workers=1, faults=(outage,), batches=(Batch(-1.0, 0, "rr"),))
+    assert simulate(scenario).violation is None

@@ -1,0 +1,28 @@
+"""Every mutation still fits the code, and those that are caught soon are caught within their number of seeds."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulation.loader import edited
+from tests.simulation.mutations import MUTATIONS, Mutation, until_caught
+from tests.simulation.run import ROOT
+
+QUICK = (
+    "commit before manifest",
+    "claim without epoch + 1",
+    "next offset one too far",
+    "buffer missing in a checkpoint",
+)
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS.values(), ids=MUTATIONS)
+def test_every_edit_fits_the_code(mutation: Mutation) -> None:
+    for file in {edit.file for edit in mutation.edits}:
+        edits = [edit for edit in mutation.edits if edit.file == file]
+        assert edited(ROOT / "sfd_stream" / file, edits) != (ROOT / "sfd_stream" / file).read_text()
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_a_mutation_is_caught(name: str) -> None:
+    assert until_caught(MUTATIONS[name], ROOT, 0, 10) is not None
