@@ -17,10 +17,11 @@ export OPENBLAS_NUM_THREADS ?= 1
 export MKL_NUM_THREADS ?= 1
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help setup demo test test-page lint types imports unit tools chart image test-image test-k8s bench docs lock clean
+.PHONY: help setup demo test test-all test-page lint types imports unit unit-all tools lowest test-lowest test-lowest-short \
+	chart image test-image test-k8s simulate bench docs lock sbom audit clean
 
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{printf "  make %-12s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{printf "  make %-17s %s\n", $$1, $$2}'
 
 # uv installs in seconds what takes pip a minute. It does not read pip's settings, so where it fails pip has its turn.
 INSTALL = $(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes --no-deps -r $(1) 2> $(VENV)/uv.log \
@@ -48,7 +49,9 @@ setup: $(STAMP) ## make .venv with everything pinned, and stop
 demo: $(RUN_STAMP) ## see what it is for: rows in, a certified sketch out; ARGS=--stay keeps it running
 	@$(BIN)/sfd-stream demo $(ARGS)
 
-test: lint types imports unit ## everything that judges the code
+test: lint types imports unit ## judge the code in some 6 minutes: every law, with a smoke of each on a real Kafka and S3
+
+test-all: lint types imports unit-all test-lowest-short ## as `make test`, with the long tests: kills at every point, many seeds, large cases
 
 lint: $(STAMP)
 	$(BIN)/ruff format --check .
@@ -72,8 +75,37 @@ test-page: $(STAMP) ## the status page in a real browser
 	$(call install,chromium,chromium)
 	$(BIN)/pytest tests/page -m browser
 
+PYTEST := $(BIN)/pytest -n 4 --dist loadgroup
 unit: $(STAMP) tools
-	$(BIN)/pytest -m "not browser and not image and not k8s" -n 4 --dist loadgroup --cov --cov-report=term
+	$(PYTEST) -m "not slow and not browser and not image and not k8s"
+
+unit-all: $(STAMP) tools
+	$(PYTEST) -m "not browser and not image and not k8s" --cov --cov-report=term
+
+SEEDS ?= 500
+simulate: $(STAMP) ## run the real worker in simulation: SEEDS=N seeds, what they covered, what failed
+	$(BIN)/python -m tests.simulation --seeds $(SEEDS) $(ARGS)
+
+LOWEST := $(VENV)/lowest
+NO_BROKER := -m "not slow and not real_kafka and not real_s3 and not browser and not image and not k8s" -n 4 --dist loadgroup
+# An old package may use what a newer one of another project deprecates: that is no fault of ours.
+NO_BROKER += -W ignore::DeprecationWarning
+
+# The oldest versions that pyproject.toml allows, and for the tests what is pinned.
+lowest: $(STAMP)
+	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(LOWEST)
+	@sed -n '/^# == build:/,$$p' requirements.lock > $(VENV)/rest.lock
+	@$(BIN)/uv pip install --quiet --python $(LOWEST)/bin/python --resolution lowest-direct -r pyproject.toml --extra plot
+	@$(BIN)/uv pip freeze --quiet --python $(LOWEST)/bin/python > $(VENV)/lowest.txt
+	@$(BIN)/uv pip install --quiet --python $(LOWEST)/bin/python --no-deps -r $(VENV)/rest.lock
+	@$(BIN)/uv pip install --quiet --python $(LOWEST)/bin/python --no-deps -r $(VENV)/lowest.txt
+	@$(BIN)/uv pip install --quiet --python $(LOWEST)/bin/python --no-deps --no-build-isolation -e .
+
+test-lowest: lowest ## the tests that need no broker, on the oldest versions of everything that pyproject.toml allows
+	$(LOWEST)/bin/pytest $(NO_BROKER) --ignore tests/docs
+
+test-lowest-short: lowest
+	$(LOWEST)/bin/pytest $(NO_BROKER) tests/cli tests/config tests/tools tests/sketch/test_estimator.py tests/wire/test_snapshots.py
 
 chart: $(STAMP) ## renew what the chart copies, and its golden files
 	$(BIN)/python -m tests.deploy.chart
@@ -118,6 +150,19 @@ lock: $(STAMP) ## pin again: names, versions and hashes, no host
 		$(BLOCKS) want=1 $(LOCK_TMP)/build $(LOCK_TMP)/not-run; \
 		echo "# == rest: tests, benchmarks, tools"; \
 		$(BLOCKS) want=0 $(LOCK_TMP)/build $(LOCK_TMP)/not-run; } > requirements.lock
+
+SBOM ?= dist/sbom.cdx.json
+
+sbom: $(STAMP) ## write a CycloneDX bill of materials of what the program needs; SBOM=file names it
+	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(VENV)/sbom
+	@sed '/^# == build:/,$$d' requirements.lock > $(VENV)/sbom.lock
+	@$(BIN)/uv pip install --quiet --python $(VENV)/sbom/bin/python --require-hashes --no-deps -r $(VENV)/sbom.lock
+	@mkdir -p $(dir $(SBOM))
+	@$(BIN)/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible --output-file $(SBOM) $(VENV)/sbom/bin/python
+	@echo "$(SBOM)"
+
+audit: $(STAMP) ## look up known vulnerabilities of what the program needs; says so when it cannot reach its data
+	@$(BIN)/python -m tests.deploy.audit
 
 clean: ## remove what the targets made
 	rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage*

@@ -11,10 +11,15 @@ import { Kafka, Partitioners } from "kafkajs";
 
 const BATCH = 500;
 
+/** Whether it is a number of 32 bits, written as numbers are: "007" and a telephone number are names. */
+function isNumber(column) {
+  return /^(0|[1-9][0-9]{0,9})$/.test(column) && Number(column) < 2 ** 32;
+}
+
 /** One message's value. Numbered columns go packed, the form that is read fastest; names go as a list. */
 function encodeRow(row) {
   const entries = Object.entries(row);
-  if (!entries.every(([column]) => /^\d+$/.test(column))) {
+  if (!entries.every(([column]) => isNumber(column))) {
     return Buffer.from(encode({ i: entries.map(([name]) => name), v: entries.map(([, value]) => value) }));
   }
   entries.sort(([a], [b]) => Number(a) - Number(b));

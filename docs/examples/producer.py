@@ -7,6 +7,7 @@ them: pip install confluent-kafka msgpack. What is sent is written down in docs/
 """
 
 import json
+import re
 import struct
 import sys
 
@@ -14,11 +15,17 @@ import msgpack
 from confluent_kafka import KafkaError, Message, Producer
 
 QUEUE_MAX = 50_000
+NUMBER = re.compile("0|[1-9][0-9]{0,9}")
+
+
+def is_number(column: str) -> bool:
+    """Whether it is a number of 32 bits, written as numbers are: "007" and a telephone number are names."""
+    return NUMBER.fullmatch(column) is not None and int(column) < 2**32
 
 
 def encode_row(row: dict[str, float]) -> bytes:
     """One message's value. Numbered columns go packed, the form that is read fastest; names go as a list."""
-    if not all(column.isdecimal() for column in row):
+    if not all(is_number(column) for column in row):
         return msgpack.packb({"i": list(row), "v": list(row.values())})
     entries = sorted((int(column), value) for column, value in row.items())
     columns = struct.pack(f"<{len(entries)}I", *(column for column, _ in entries))

@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from sfd_stream.wire.columns import Columns, FixedColumns, HashedColumns
 from sfd_stream.wire.hashing import signed_columns
-from sfd_stream.wire.rows import decode
+from sfd_stream.wire.rows import RowLimits, decode
 from tests.parts.tools import need, npm_packages
 
 if TYPE_CHECKING:
@@ -23,6 +23,11 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.xdist_group("node")  # its packages are fetched once
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 NUMBERED: list[dict[str, float]] = [{"17": 2.5, "3": 1.0}, {}, {"0": -1e-3, "19": 7}]
+LIKE_NUMBERS: list[dict[str, float]] = [
+    {"4155551234567": 1, "7": 2},
+    {"007": 3, "7": 4, "4294967296": 5},
+    {"٣": 6, "4294967295": 7, "1" * 5000: 8},
+]
 NAMED: list[dict[str, float]] = [{"apple": 2, "naïve": 1.5}, {"apple": -1}]
 
 
@@ -57,7 +62,7 @@ def partitions_of(consumer: Any, topic: str) -> int:
 
 
 def rows_of(values: list[bytes], columns: Columns) -> list[dict[int, float]]:
-    batch = decode(values, columns)
+    batch = decode(values, columns, RowLimits(string_bytes_max=10_000))
     assert not batch.bad
     matrix = batch.block.csr()
     bounds = list(zip(matrix.indptr[:-1], matrix.indptr[1:], strict=True))
@@ -80,8 +85,13 @@ def by_content(rows: list[dict[int, float]]) -> list[list[tuple[int, float]]]:
 @pytest.mark.parametrize("example", [python_example, node_example])
 @pytest.mark.parametrize(
     ("rows", "columns", "meant"),
-    [(NUMBERED, FixedColumns(20), as_numbers), (NAMED, HashedColumns(1000), as_hashed)],
-    ids=["numbered", "named"],
+    [
+        (NUMBERED, FixedColumns(20), as_numbers),
+        (NAMED, HashedColumns(1000), as_hashed),
+        (LIKE_NUMBERS[:2], HashedColumns(1000), as_hashed),
+        (LIKE_NUMBERS[2:], HashedColumns(1000), as_hashed),
+    ],
+    ids=["numbered", "named", "long numbers and leading zeros", "other digits and very long names"],
 )
 def test_what_it_sends_is_read_as_it_was_meant(
     example: Any, rows: list[dict[str, float]], columns: Columns, meant: Any, broker: Broker, tmp_path: Path

@@ -13,6 +13,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.parts.cache import cache_folder, locked
+
 VERSION = "1.36.3"
 KWOK = ("sigs.k8s.io/kwok", "v0.8.0")
 STAGES = "stages.yaml"
@@ -32,11 +34,11 @@ class NoControlPlaneError(Exception):
 
 def control_plane() -> Path:
     """The folder with all programs."""
-    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    folder = Path(base) / "sfd-stream" / f"kubernetes-{VERSION}"
+    folder = cache_folder() / f"kubernetes-{VERSION}"
     programs = folder / "bin"
-    if not all((programs / name).exists() for name in (*PROGRAMS, "etcd", "kwok", STAGES)):
-        _build(folder, programs)
+    with locked(folder.parent / f"{folder.name}.lock"):
+        if not all((programs / name).exists() for name in (*PROGRAMS, "etcd", "kwok", STAGES)):
+            _build(folder, programs)
     return programs
 
 

@@ -19,6 +19,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.parts.cache import cache_folder, locked
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
@@ -26,6 +28,7 @@ MISSING = "Docker; or, as root on Debian: apt-get install docker.io iptables mmd
 PYTHON_BASE = "python:3.13-slim"
 PACKAGES = ("docker.io", "iptables", "mmdebstrap")
 START_TIMEOUT_S = 60.0
+CACHE = cache_folder() / "docker"
 _CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
 
 
@@ -72,9 +75,10 @@ class Engine:
         """An image of Debian's packages under that name, unless it is there already."""
         if self.has(image):
             return
-        tar = cache_folder() / f"{image.replace('/', '_').replace(':', '_')}.tar"
-        if not tar.exists():
-            _bootstrap(tar, packages, suite)
+        tar = CACHE / f"{image.replace('/', '_').replace(':', '_')}.tar"
+        with locked(tar.with_suffix(".lock")):
+            if not tar.exists():
+                _bootstrap(tar, packages, suite)
         self.run("import", "--change", 'CMD ["bash"]', str(tar), image)
 
 
@@ -91,15 +95,9 @@ def start_engine() -> Iterator[Engine]:
     client = "/usr/bin/docker" if Path("/usr/bin/docker").exists() else client
     if daemon is None or client is None or os.geteuid() != 0:
         raise NoEngineError(MISSING)
-    with _daemon(daemon, client) as engine:
+    # Two clones on one machine share the layers: one engine at a time, the other waits.
+    with locked(CACHE / "engine.lock"), _daemon(daemon, client) as engine:
         yield engine
-
-
-def cache_folder() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    folder = Path(base) / "sfd-stream" / "docker"
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
 
 
 def say(text: str) -> None:
@@ -128,7 +126,7 @@ def _has(program: str) -> bool:
 @contextlib.contextmanager
 def _daemon(daemon: str, client: str) -> Iterator[Engine]:
     """An engine of our own. Its layers stay in the cache folder: the next run builds on them."""
-    folder = cache_folder() / "engine"
+    folder = CACHE / "engine"
     folder.mkdir(parents=True, exist_ok=True)
     socket = folder / "docker.sock"
     (folder / "pid").unlink(missing_ok=True)

@@ -7,10 +7,7 @@ once; a half-made home is never seen.
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import hashlib
-import os
 import shutil
 import subprocess
 import sys
@@ -19,8 +16,10 @@ from base64 import urlsafe_b64encode
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.parts.cache import cache_folder, locked
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
 VERSION = "4.3.1"
 MISSING = "Java 17 and Maven (mvn), or Docker; or set SFD_TEST_BOOTSTRAP to the address of a Kafka for tests"
@@ -60,11 +59,6 @@ class NoKafkaError(Exception):
     """No real broker can be had here; the text says what to install."""
 
 
-def cache_folder() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(base) / "sfd-stream" / f"kafka-{VERSION}"
-
-
 def say(text: str) -> None:
     print(f"[kafka for tests] {text}", file=sys.stderr, flush=True)  # noqa: T201 - progress, for whoever waits
 
@@ -80,14 +74,6 @@ def java_version() -> str:
     if not major.isdigit() or int(major) < 17:
         raise NoKafkaError(f"Java {major} is too old: {MISSING}")
     return text
-
-
-@contextlib.contextmanager
-def locked(path: Path) -> Iterator[None]:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 class KafkaHome:
@@ -129,7 +115,7 @@ def new_cluster_id() -> str:
 
 def kafka_home(folder: Path | None = None) -> KafkaHome:
     """The home, fetched and prepared if this machine has never done so."""
-    home = KafkaHome(folder or cache_folder(), java_version())
+    home = KafkaHome(folder or cache_folder() / f"kafka-{VERSION}", java_version())
     if home.ready():
         return home
     with locked(home.folder.parent / f"{home.folder.name}.lock"):

@@ -17,8 +17,9 @@ import sys
 import time
 from pathlib import Path
 
+from tests.parts.cache import locked
 from tests.parts.kafka import Broker, start_broker
-from tests.parts.kafka_home import NoKafkaError, locked
+from tests.parts.kafka_home import NoKafkaError
 
 ASK_TIMEOUT_S = 600.0  # a first fetch of the jars on a slow line
 

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -13,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.parts.cache import cache_folder, filled_once
 
 INSTALL = {
     "promtool": "apt-get install -y prometheus",
@@ -42,17 +43,15 @@ def grafana_types() -> Path:
 
 def npm_packages(name: str, packages: Sequence[str]) -> Path:
     """A folder that holds these in `node_modules`, fetched once by npm."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sfd-stream" / name
-    done = cache / "fetched"
-    if not done.exists():
-        cache.mkdir(parents=True, exist_ok=True)
-        options = ["--silent", "--no-audit", "--no-fund", "--no-save", "--prefix", str(cache)]
-        try:
-            subprocess.run([need("npm"), "install", *options, *packages], check=True, capture_output=True, timeout=240)
-        except (subprocess.SubprocessError, OSError) as error:
-            _without(f"npm could not fetch {' and '.join(packages)} ({type(error).__name__})")
-        done.touch()
-    return cache
+
+    def install(folder: Path) -> None:
+        options = ["--silent", "--no-audit", "--no-fund", "--no-save", "--prefix", str(folder)]
+        subprocess.run([need("npm"), "install", *options, *packages], check=True, capture_output=True, timeout=240)
+
+    try:
+        return filled_once(cache_folder() / "npm" / name, install)
+    except (subprocess.SubprocessError, OSError) as error:
+        return _without(f"npm could not fetch {' and '.join(packages)} ({type(error).__name__})")
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
