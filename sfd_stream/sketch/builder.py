@@ -95,34 +95,33 @@ class Totals:
     def none(cls, d: int) -> Totals:
         return cls(0, 0, 0.0, 0.0, np.zeros(d), 0.0, 0.0)
 
-    def decayed(self, factor: float) -> Totals:
-        if factor == 1.0:
-            return self
-        return replace(
-            self,
-            weight=self.weight * factor,
-            squared_frobenius=self.squared_frobenius * factor,
-            column_sums=self.column_sums * factor,
-            delta=self.delta * factor,
-            rounding=self.rounding * factor,
-        )
+    def decayed(self, quarter: float) -> Totals:
+        """The counters with all rows weighed down by quarter^4."""
+        sums = ("weight", "squared_frobenius", "column_sums", "delta", "rounding")
+        return replace(self, **{name: getattr(self, name) * quarter * quarter * quarter * quarter for name in sums})
 
-    def plus_rows(self, block: RowBlock, weights: Float | None) -> Totals:
+    def plus_rows(self, block: RowBlock, quarters: Float | None) -> Totals:
         """The counters after a whole buffer. Sums run over the joined buffer, so batches leave no trace in them.
 
-        `block` already carries the square roots of `weights` (None: all ones).
+        The rows weigh quarters^4 (None: 1 each); `block` already carries the square roots of that.
         """
-        values = block.values if weights is None else block.values * np.repeat(np.sqrt(weights), np.diff(block.indptr))
+        values = block.values if quarters is None else _half_weighted(block, quarters)
         sums = np.zeros((block.d, 1))
         Csr.of(replace(block, values=values)).add_transpose_times(np.ones((block.rows, 1)), sums)
         return replace(
             self,
             rows=self.rows + block.rows,
             nnz=self.nnz + block.nnz,
-            weight=self.weight + (block.rows if weights is None else float(np.sum(weights))),
+            weight=self.weight + (block.rows if quarters is None else float(np.sum(quarters**4))),
             squared_frobenius=self.squared_frobenius + block.squares,
             column_sums=self.column_sums + sums[:, 0],
         )
+
+
+def _half_weighted(block: RowBlock, quarters: Float) -> Float:
+    """The values, each multiplied by the square of its row's number."""
+    of_entries = np.repeat(quarters, np.diff(block.indptr))
+    return block.values * of_entries * of_entries
 
 
 @cache
@@ -162,6 +161,11 @@ class SketchBuilder:
     @property
     def nnz(self) -> int:
         return self.totals.nnz + self.buffer.nnz
+
+    @property
+    def failure_probability(self) -> float:
+        """Of all certificates so far and to come under these parameters."""
+        return min(self.spent + self.parameters.at_stake(), 1.0)
 
     def absorb(self, block: RowBlock, *, lent: bool = False) -> int:
         """Take rows in; returns how many shrinks they caused. Rows too large for float64 are refused as a whole.
@@ -206,12 +210,13 @@ class SketchBuilder:
         half_life = self.parameters.half_life_rows
         if half_life is None:
             return block, self.B, self.totals.plus_rows(block, None)
-        weights = np.exp2(-np.arange(block.rows - 1, -1, -1.0) / half_life)
-        roots = np.repeat(np.sqrt(weights), np.diff(block.indptr))
-        weighted = replace(block, values=block.values * roots)
-        factor = float(np.exp2(-block.rows / half_life))
-        totals = self.totals.decayed(factor).plus_rows(weighted, weights)
-        return weighted, self.B * np.sqrt(factor), totals
+        # Fourth roots of the weights: a weight itself may underflow where a large value that it weighs does not.
+        quarters = np.exp2(-np.arange(block.rows - 1, -1, -1.0) / (4 * half_life))
+        weighted = replace(block, values=_half_weighted(block, quarters))
+        quarter = float(np.exp2(-block.rows / (4 * half_life)))
+        B = self.B * quarter * quarter
+        # Rows that have underflowed to zero are no directions.
+        return weighted, B[B.any(axis=1)], self.totals.decayed(quarter).plus_rows(weighted, quarters)
 
     def sketch(self) -> Sketch:
         """The sketch of all rows so far, pending ones included. Asking changes nothing."""
@@ -226,7 +231,7 @@ class SketchBuilder:
             ell=self.parameters.ell,
             delta=totals.delta,
             rounding=totals.rounding,
-            failure_probability=min(self.spent + self.parameters.at_stake(), 1.0),
+            failure_probability=self.failure_probability,
             rows=totals.rows,
             nnz=totals.nnz,
             weight=totals.weight,

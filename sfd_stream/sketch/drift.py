@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy.linalg
 
-from sfd_stream.sketch.rows import Float
+from sfd_stream.sketch.rows import Float, whole
 from sfd_stream.sketch.verify import EPS
 
 
@@ -21,6 +21,12 @@ class Drift:
 
     Each of the true angles, those between the top-k subspaces of the rows themselves, lies within `error` of the one
     given here. An `error` of pi/2 says nothing: the spectrum has no gap after k that the sketches can see.
+
+    >>> from sfd_stream import SparseFrequentDirections, paper_synthetic
+    >>> old, new = (SparseFrequentDirections(ell=20).fit(paper_synthetic(500, 50, 5, seed=s)).sketch() for s in (0, 1))
+    >>> drift = new.drift(old, k=2)
+    >>> drift.angles.shape, bool((drift.lower <= drift.upper).all())
+    ((2,), True)
     """
 
     angles: Float
@@ -29,15 +35,19 @@ class Drift:
 
     @property
     def lower(self) -> Float:
+        """The least that each true angle can be."""
         return np.asarray(np.maximum(self.angles - self.error, 0.0))
 
     @property
     def upper(self) -> Float:
+        """The most that each true angle can be."""
         return np.asarray(np.minimum(self.angles + self.error, np.pi / 2))
 
     @property
     def certain(self) -> bool:
-        """Whether the rows' own subspaces differ for sure, and not only the sketches'."""
+        """Whether the subspaces differ beyond the sketch's error: those of the rows that were read, not only those of
+        their sketches. It says nothing about the process that made the rows: two samples of one process differ, too.
+        """
         return bool(self.lower[0] > 0)
 
     def __repr__(self) -> str:
@@ -56,8 +66,10 @@ class Spectrum(NamedTuple):
 
 def drift_of(one: Spectrum, other: Spectrum, k: int) -> Drift:
     rank = min(int(np.count_nonzero(one.values)), int(np.count_nonzero(other.values)))
-    if not 1 <= k <= rank:
-        raise ValueError(f"k must be in [1, {rank}], the directions that both sketches have, not {k}")
+    if whole("k", k, 1) > rank == 0:
+        raise ValueError(f"k = {k}, but one of the sketches has no directions: its matrix is zero")
+    if k > rank:
+        raise ValueError(f"k = {k}, but both sketches have {rank} directions: ask for at most {rank}")
     return Drift(
         angles=principal_angles(one.VT[:k], other.VT[:k]),
         error=min(tilt(one, k) + tilt(other, k), np.pi / 2),

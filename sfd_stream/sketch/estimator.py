@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
+from dataclasses import asdict, replace
 from functools import cached_property
 from math import inf
-from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
@@ -14,8 +14,9 @@ import scipy.sparse as sp
 
 from sfd_stream.sketch.buffer import joined
 from sfd_stream.sketch.builder import BUFFER_FACTOR, SHRINKS, Parameters, SketchBuilder
-from sfd_stream.sketch.rows import Float, RowBlock
-from sfd_stream.sketch.sketch import Sketch
+from sfd_stream.sketch.features import Features, are_mappings, listed
+from sfd_stream.sketch.rows import Float, RowBlock, matrix_of, whole
+from sfd_stream.sketch.sketch import Sketch, back
 
 
 class NotFittedError(ValueError, AttributeError):
@@ -25,12 +26,13 @@ class NotFittedError(ValueError, AttributeError):
 class _Look:
     """The sketch of a builder as it is now, made when first asked for: `transform` must not shrink at every call."""
 
-    def __init__(self, builder: SketchBuilder, dtype: str) -> None:
-        self._builder, self._dtype = builder, dtype
+    def __init__(self, builder: SketchBuilder, dtype: str, features: Features | None) -> None:
+        self._builder, self._dtype, self._features = builder, dtype, features
 
     @cached_property
     def sketch(self) -> Sketch:
-        return self._builder.sketch().astype(self._dtype)
+        found = self._builder.sketch().astype(self._dtype)
+        return found if self._features is None else replace(found, features=self._features.known())
 
     @cached_property
     def components(self) -> Float:
@@ -41,14 +43,27 @@ class _Estimator:
     """What both estimators share. Constructors only store; everything else happens when rows come."""
 
     ell: int
+    features: Features | None
     n_features_in_: int
     _builder: SketchBuilder
     _look: _Look
+    _given: Features | None  # as it was when the first rows came
+    _taught: Features | None  # the same with the names learned since
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: ARG002 - scikit-learn's signature
+        """The constructor's parameters by name.
+
+        >>> model.get_params()["ell"]
+        20
+        """
         return {name: getattr(self, name) for name in self._names()}
 
     def set_params(self, **params: Any) -> Self:
+        """Change parameters; they apply from the next rows on.
+
+        >>> model.set_params(ell=10).ell
+        10
+        """
         for name, value in params.items():
             if name not in self._names():
                 raise ValueError(f"{type(self).__name__} has no parameter {name!r}; it has {', '.join(self._names())}")
@@ -78,42 +93,79 @@ class _Estimator:
         )
 
     def fit(self, X: Any, y: object = None) -> Self:  # noqa: ARG002 - scikit-learn's signature
-        """Forget everything, then take the rows of X in."""
-        for name in ("_builder", "_look", "n_features_in_"):
+        """Forget everything, then take the rows of X in.
+
+        >>> model.fit(X).n_samples_seen_
+        1000
+        """
+        for name in ("_builder", "_look", "_given", "_taught", "n_features_in_"):
             self.__dict__.pop(name, None)
         return self.partial_fit(X)
 
     def partial_fit(self, X: Any, y: object = None) -> Self:  # noqa: ARG002 - scikit-learn's signature
-        """Take the rows of X in: sparse or dense, any number of them. How they are split over calls does not matter."""
-        block = RowBlock.from_csr(self._matrix(X), copy=False)
-        if not hasattr(self, "_builder"):
-            self._builder = SketchBuilder(self._parameters(block.d))
+        """Take the rows of X in: sparse or dense, any number of them. How they are split over calls does not matter.
+
+        With `features`, X may be a list of mappings from names to values. Parameters that were changed since the last
+        rows apply from here on. The failure probability of the old ones is added to that of the new ones.
+
+        >>> model.fit(X[:500]).partial_fit(X[500:]).n_samples_seen_
+        1000
+        """
+        block, taught = self._block(X, copy=False)
+        parameters = self._parameters(block.d)
+        if hasattr(self, "_builder"):
+            self._builder.change(parameters)
+        else:
+            self._builder = SketchBuilder(parameters)
             self.n_features_in_ = block.d
         self._builder.absorb(block, lent=True)
-        self._look = _Look(self._builder, getattr(self, "dtype", "float64"))
+        self._given, self._taught = self.features, taught
+        self._look = _Look(self._builder, getattr(self, "dtype", "float64"), taught)
         return self
 
     def sketch(self) -> Sketch:
-        """The sketch of all rows so far; asking changes nothing."""
+        """The sketch of all rows so far; asking changes nothing.
+
+        >>> model.fit(X).sketch().rows
+        1000
+        """
         return self._fitted().sketch
 
     def get_state(self) -> dict[str, Any]:
-        """All that is needed to go on bit for bit, as plain numbers, strings and arrays: give it to `from_state`."""
+        """All that is needed to go on bit for bit, as plain numbers, strings and arrays: give it to `from_state`.
+
+        `features`, if there are any, are in it as they are, with the names learned so far.
+
+        >>> sorted(model.get_state())
+        ['arrays', 'd', 'made_with', 'numbers', 'params']
+        """
         self._fitted()
         numbers, arrays, pending = self._builder.state()
         rows = joined(pending, self._builder.d)
         buffered = {"indptr": rows.indptr, "indices": rows.indices, "values": rows.values}
-        return {"params": self.get_params(), "d": rows.d, "numbers": numbers, "arrays": {**arrays, **buffered}}
+        return {
+            "params": self.get_params() | {"features": self._taught},
+            "made_with": asdict(self._builder.parameters),  # `params` may have been set since
+            "d": rows.d,
+            "numbers": numbers,
+            "arrays": {**arrays, **buffered},
+        }
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Self:
-        """Goes on where `get_state` was taken: on the same machine, with as many BLAS threads, in the same bits."""
+        """Goes on where `get_state` was taken: on the same machine, with as many BLAS threads, in the same bits.
+
+        >>> type(model).from_state(model.get_state()).sketch() == model.sketch()
+        True
+        """
         model, arrays = cls(**state["params"]), state["arrays"]
         pending = RowBlock.from_arrays(arrays["indptr"], arrays["indices"], arrays["values"], state["d"])
-        parameters = model._parameters(state["d"])
+        made_with = state.get("made_with")  # states of earlier versions lack it
+        parameters = Parameters(**made_with) if made_with else model._parameters(state["d"])
         model._builder = SketchBuilder.resume(parameters, state["numbers"], arrays, (pending,) if pending.rows else ())
         model.n_features_in_ = pending.d
-        model._look = _Look(model._builder, getattr(model, "dtype", "float64"))
+        model._given = model._taught = model.features
+        model._look = _Look(model._builder, getattr(model, "dtype", "float64"), model.features)
         return model
 
     @property
@@ -123,27 +175,46 @@ class _Estimator:
 
     @property
     def singular_values_(self) -> Float:
+        """The singular values of the sketch's matrix, the largest first."""
         return self.sketch().singular_values()
 
     @property
     def n_samples_seen_(self) -> int:
+        """The number of rows so far."""
         self._fitted()
         return self._builder.rows
 
     def transform(self, X: Any) -> Float:
-        """Rows of X in the coordinates of the sketch's directions (uncentred)."""
+        """Rows of X in the coordinates of the sketch's directions (uncentred).
+
+        >>> model.fit(X).transform(X[:3]).shape[0]
+        3
+        """
         components = self._fitted().components
-        return np.asarray(RowBlock.from_csr(self._matrix(X)).csr() @ components.T)
+        return np.asarray(self._block(X)[0].csr() @ components.T)
 
     def fit_transform(self, X: Any, y: object = None) -> Float:  # noqa: ARG002 - scikit-learn's signature
+        """`fit`, then `transform` of the same rows.
+
+        >>> model.fit_transform(X).shape[0]
+        1000
+        """
         return self.fit(X).transform(X)
 
     def inverse_transform(self, X: Any) -> Float:
-        """Back to d columns: the rows that the coordinates stand for."""
-        return np.asarray(np.asarray(X) @ self.components_)
+        """Back to d columns: the rows that the coordinates stand for.
+
+        >>> model.inverse_transform(model.transform(X[:3])).shape
+        (3, 200)
+        """
+        return back(X, self.components_)
 
     def get_feature_names_out(self, input_features: object = None) -> Any:  # noqa: ARG002 - scikit-learn's signature
-        """A name for each column of what `transform` gives."""
+        """A name for each column of what `transform` gives.
+
+        >>> len(model.get_feature_names_out()) == len(model.components_)
+        True
+        """
         prefix = type(self).__name__.lower()
         return np.array([f"{prefix}{i}" for i in range(len(self.components_))], dtype=object)
 
@@ -153,22 +224,37 @@ class _Estimator:
             raise _not_fitted(f"This {name} instance is not fitted yet: call partial_fit or fit with some rows first")
         return self._look
 
+    def _block(self, X: Any, *, copy: bool = True) -> tuple[RowBlock, Features | None]:
+        """The rows of X, and the features with the names learned from them."""
+        features: Features | None = getattr(self, "_taught", self.features)
+        if getattr(self, "_given", self.features) is not self.features:
+            raise ValueError("features can't be changed after the first rows: call fit to begin again")
+        if features is not None and not hasattr(features, "block_of"):
+            raise ValueError(f"features must be HashedColumns(d) or None, not {features!r}")
+        X = listed(X)
+        if not are_mappings(X, features):
+            return RowBlock.from_csr(self._matrix(X), copy=copy), features
+        if features is None:
+            name = type(self).__name__
+            raise ValueError(f"rows given as mappings need hashed columns: {name}(..., features=HashedColumns(d))")
+        return features.block_of(X)
+
     def _matrix(self, X: Any) -> Any:
         """X as CSR with the right number of columns; a `ValueError` says what is wrong with it."""
-        matrix = X if sp.issparse(X) else _dense(X)
-        if matrix.dtype.kind == "c":
-            raise ValueError("Complex data not supported: the sketch is of real rows")
-        expected = getattr(self, "n_features_in_", matrix.shape[1])
+        matrix = matrix_of(X)
+        expected = getattr(self, "n_features_in_", matrix.shape[1] if self.features is None else self.features.d)
         if matrix.shape[1] != expected:
             name = type(self).__name__
-            raise ValueError(f"X has {matrix.shape[1]} features, but {name} is expecting {expected} features as input")
+            hint = "" if self.features is None else "; rows with names are mappings, as of df.to_dict('records')"
+            raise ValueError(
+                f"X has {matrix.shape[1]} features, but {name} is expecting {expected} features as input{hint}"
+            )
         if matrix.shape[1] == 0:
             raise ValueError(f"0 feature(s) (shape={matrix.shape}) while a minimum of 1 is required.")
         return sp.csr_array(matrix)
 
     def _parameters(self, d: int) -> Parameters:
-        if not _whole(self.ell, least=1):
-            raise ValueError(f"ell must be a whole number of at least 1, not {self.ell!r}")
+        whole("ell", self.ell, 1)
         return self._method_parameters(d)
 
     def _method_parameters(self, d: int) -> Parameters:
@@ -192,11 +278,13 @@ class SparseFrequentDirections(_Estimator):
     dtype : of the sketch's matrix, "float64" or "float32"; the rounding's effect is added to delta.
     buffer_factor : rows are shrunk when non-zeros + rows reach buffer_factor * ell * d (and at least 2^19).
     half_life_rows : a row this many rows old counts half; None: nothing is forgotten.
+    features : HashedColumns(d) to accept rows as mappings from names to values; None: rows of numbers.
 
     >>> import scipy.sparse
     >>> from sfd_stream import SparseFrequentDirections
     >>> X = scipy.sparse.random_array((1000, 200), density=0.05, rng=0, format="csr")
-    >>> SparseFrequentDirections(ell=20).fit(X).sketch().matrix.shape
+    >>> model = SparseFrequentDirections(ell=20).fit(X)
+    >>> model.sketch().matrix.shape
     (20, 200)
     """
 
@@ -210,6 +298,7 @@ class SparseFrequentDirections(_Estimator):
         dtype: str = "float64",
         buffer_factor: float = BUFFER_FACTOR,
         half_life_rows: float | None = None,
+        features: Features | None = None,
     ) -> None:
         self.ell = ell
         self.method = method
@@ -218,6 +307,7 @@ class SparseFrequentDirections(_Estimator):
         self.dtype = dtype
         self.buffer_factor = buffer_factor
         self.half_life_rows = half_life_rows
+        self.features = features
 
     def _method_parameters(self, d: int) -> Parameters:
         methods = [name for name in SHRINKS if name != "dense"]
@@ -225,8 +315,7 @@ class SparseFrequentDirections(_Estimator):
             raise ValueError(f"method must be one of {', '.join(methods)}, not {self.method!r}")
         if not 0 < self.failure_probability < 1:
             raise ValueError(f"failure_probability must be between 0 and 1, not {self.failure_probability}")
-        if not _whole(self.seed, least=0):
-            raise ValueError(f"seed must be a whole number of at least 0, not {self.seed!r}")
+        whole("seed", self.seed, 0)
         if not 0 < self.buffer_factor < inf:
             raise ValueError(f"buffer_factor must be above 0 and finite, not {self.buffer_factor}")
         if self.dtype not in ("float64", "float32"):
@@ -248,28 +337,20 @@ class FrequentDirections(_Estimator):
     """The dense baseline (Liberty 2013): DenseShrink by a full SVD whenever 2*ell rows have come together.
 
     Cost: O(n d ell) whatever the sparsity. Its delta, the sum of all lambda_ell^2, holds with certainty.
+
+    >>> from sfd_stream import FrequentDirections, paper_synthetic
+    >>> X = paper_synthetic(1000, 200, 5, seed=0)
+    >>> model = FrequentDirections(ell=20).fit(X)
+    >>> model.sketch().failure_probability
+    0.0
     """
 
-    def __init__(self, ell: int = 50) -> None:
+    def __init__(self, ell: int = 50, *, features: Features | None = None) -> None:
         self.ell = ell
+        self.features = features
 
     def _method_parameters(self, d: int) -> Parameters:
         return Parameters(d=d, ell=self.ell, method="dense")
-
-
-def _whole(value: object, least: int) -> bool:
-    return isinstance(value, Integral) and int(value) >= least
-
-
-def _dense(X: Any) -> Any:
-    array = np.asarray(X)
-    if array.dtype.kind in "OUS" or array.dtype == np.float16:  # scipy has no sparse form of these
-        array = array.astype(np.float64)
-    if array.ndim != 2:
-        raise ValueError(
-            f"Expected 2D array, got {array.ndim}D array instead. Reshape your data: one row, X.reshape(1, -1)"
-        )
-    return array
 
 
 def _not_fitted(message: str) -> Exception:

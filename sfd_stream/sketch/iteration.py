@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from math import ceil, log, sqrt
 from typing import Any
 
 import numpy as np
 import scipy.linalg
 
-from sfd_stream.sketch.rows import Float
+from sfd_stream.sketch.rows import Float, Int, squared_frobenius
 from sfd_stream.sketch.stack import Stack
 from sfd_stream.sketch.verify import EPS
 
@@ -19,6 +20,12 @@ POWER_CONSTANT = 0.25
 OVERSAMPLING = 6
 GAUSSIANS = 2
 """Start columns that are not made of rows: they find a burst in columns that the groups' sums cancel."""
+
+COMPARED, UNEVEN = 64, 2.0
+"""Energy is uneven where one of so many groups of equally many rows has this many times the mean of all."""
+
+SQUARE_MIN = 1e-200
+"""A squared length below this may have lost digits to underflow."""
 
 DEPENDENT = 1e-8
 """Directions in which the scaled Gram matrix of the products is below this are left out: they amplify rounding."""
@@ -111,7 +118,7 @@ def whitening(G: Float, additions: int) -> tuple[Float, float]:
     """
     s = len(G)
     diagonal = np.sqrt(np.maximum(np.diag(G), 0.0))
-    alive = diagonal > 0
+    alive = diagonal > sqrt(SQUARE_MIN)
     scaling = np.where(alive, 1 / np.where(alive, diagonal, 1.0), 0.0)
     scaled = scaling[:, None] * G * scaling
     scaled[np.diag_indices(s)] += 2 * EPS * s * (additions + s)
@@ -155,21 +162,48 @@ def _top_of_few_rows(stack: Stack, count: int) -> Float:
     return np.asarray(stack.B.T @ Z[: len(stack.B)] + A.T @ Z[len(stack.B) :])
 
 
-def start_columns(stack: Stack, width: int, rng: np.random.Generator) -> Float:
-    """X (d x width): the sketch's own directions, signed sums of groups of rows, and a few Gaussian columns."""
+def start_columns(stack: Stack, width: int, rng: np.random.Generator, *, uneven: bool = False) -> Float:
+    """X (d x width): the sketch's own directions, signed sums of groups of rows, and a few Gaussian columns.
+
+    The groups have equal numbers of rows. Where the energy of the rows is `uneven` they have equal energy, and there
+    are more of them: else the strong rows would share too few columns.
+    """
     known = len(stack.B)
-    fresh = max(width - known, GAUSSIANS + 1)
-    groups = min(fresh - GAUSSIANS, stack.block.rows)
+    fresh = max(width - known, GAUSSIANS + 1) + (OVERSAMPLING if uneven else 0)
+    bounds = _equal_energy(stack, fresh - GAUSSIANS) if uneven else _equal_counts(stack, fresh - GAUSSIANS)
+    groups = len(bounds) - 1
     X = np.empty((stack.d, known + fresh))
-    np.divide(stack.B.T, np.linalg.norm(stack.B, axis=1), out=X[:, :known])
-    X[:, known : known + groups] = group_sums(stack, groups, rng).T
+    X[:, :known] = stack.B.T
+    _make_unit(X[:, :known])
+    X[:, known : known + groups] = group_sums(stack, bounds, rng).T
     X[:, known + groups :] = rng.standard_normal((stack.d, fresh - groups))
     return _aside(X, known)
 
 
+def is_uneven(stack: Stack) -> bool:
+    """Whether some of the rows hold far more energy than as many others: a burst, or a stream whose scale changes."""
+    bounds = stack.A.indptr[_equal_counts(stack, COMPARED)]
+    energies = [squared_frobenius(stack.A.values[low:high]) for low, high in pairwise(bounds)]
+    return max(energies) * len(energies) > UNEVEN * sum(energies)
+
+
+def _equal_counts(stack: Stack, groups: int) -> Int:
+    """Where groups of about as many rows begin, and the end of the last."""
+    rows = stack.block.rows
+    return np.linspace(0, rows, min(groups, rows) + 1).astype(np.int64)
+
+
+def _equal_energy(stack: Stack, groups: int) -> Int:
+    """The same for groups of about equal sums of squares. A row above a group's share is one of its own."""
+    squares = np.square(stack.A.values)
+    before = np.append(0.0, np.cumsum(squares))[stack.A.indptr]
+    marks = np.searchsorted(before, np.linspace(0, before[-1], groups + 1)[1:-1])
+    return np.unique(np.concatenate([[0], marks, [stack.block.rows]]))
+
+
 def restart_columns(ritz: Ritz, witnesses: Float, width: int, rng: np.random.Generator) -> Float:
     """After a shrink that missed something: what was found, what the certificate found, and fresh Gaussian columns."""
-    V = ritz.directions()
+    V = ritz.directions()[:, :width]
     fresh = max(width - V.shape[1], GAUSSIANS)
     return _aside(np.hstack([V, witnesses, rng.standard_normal((len(V), fresh))]), V.shape[1])
 
@@ -179,15 +213,29 @@ def _aside(X: Float, known: int) -> Float:
     V, N = X[:, :known], X[:, known:]
     if known:
         N -= V @ (V.T @ N)
-    N /= np.maximum(np.sqrt(np.einsum("ij,ij->j", N, N)), 1e-300)
+    _make_unit(N)
     return X
 
 
-def group_sums(stack: Stack, groups: int, rng: np.random.Generator) -> Float:
+def _make_unit(X: Float) -> None:
+    """Scales each column to unit length, in place. A column of zeros stays zero.
+
+    A column whose squares would underflow is divided by its largest entry first.
+    """
+    squares = np.einsum("ij,ij->j", X, X)
+    faint = np.flatnonzero(squares < SQUARE_MIN)
+    if len(faint):
+        columns = X[:, faint]
+        columns /= np.maximum(np.abs(columns).max(axis=0, initial=0.0), np.finfo(np.float64).smallest_subnormal)
+        X[:, faint] = columns
+        squares[faint] = np.einsum("ij,ij->j", columns, columns)
+    X /= np.sqrt(np.where(squares > 0, squares, 1.0))
+
+
+def group_sums(stack: Stack, bounds: Int, rng: np.random.Generator) -> Float:
     """Signed sums of contiguous groups of the buffered rows (groups x d): an addition for each non-zero."""
-    sums = np.zeros((groups, stack.d))
-    bounds = np.linspace(0, stack.block.rows, groups + 1).astype(np.int64)
+    sums = np.zeros((len(bounds) - 1, stack.d))
     signs = rng.integers(0, 2, stack.block.rows) * 2.0 - 1.0
-    for start, stop, row in zip(bounds, bounds[1:], sums, strict=False):
+    for (start, stop), row in zip(pairwise(bounds), sums, strict=True):
         stack.A.add_sum_of(start, stop, signs[start:stop], row)
     return sums

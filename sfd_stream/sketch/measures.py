@@ -11,14 +11,23 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.linalg import LinearOperator, eigsh, svds
 
-from sfd_stream.sketch.sketch import Sketch
+from sfd_stream.sketch.rows import whole
+from sfd_stream.sketch.sketch import HasSketch, Sketch, at_most, check_width, sketch_of
 
 EXACT_D_MAX = 2000
 
 
-def covariance_error(A: Any, sketch: Sketch) -> float:
-    """cov-err = ||A'A - B'B||_2 / ||A||_F^2."""
-    A = sp.csr_array(A).astype(np.float64)
+def covariance_error(A: Any, sketch: Sketch | HasSketch) -> float:
+    """cov-err = ||A'A - B'B||_2 / ||A||_F^2.
+
+    >>> from sfd_stream import SparseFrequentDirections, covariance_error, paper_synthetic, projection_error
+    >>> A = paper_synthetic(500, 50, 5, seed=0)
+    >>> sketch = SparseFrequentDirections(ell=20).fit(A).sketch()
+    >>> covariance_error(A, sketch) * sketch.squared_frobenius <= sketch.delta
+    True
+    """
+    sketch = sketch_of(sketch)
+    A = _rows(A, sketch)
     B = np.asarray(sketch.matrix, np.float64)
     total = float(A.data @ A.data)
     if total == 0:
@@ -36,16 +45,32 @@ def covariance_error(A: Any, sketch: Sketch) -> float:
     return float(np.abs(top[0])) / total
 
 
-def projection_error(A: Any, sketch: Sketch, k: int) -> float:
-    """proj-err = ||A - A V_k V_k'||_F^2 / ||A - A_k||_F^2 for the k strongest directions V_k of B; at least 1."""
-    A = sp.csr_array(A).astype(np.float64)
+def projection_error(A: Any, sketch: Sketch | HasSketch, k: int) -> float:
+    """proj-err = ||A - A V_k V_k'||_F^2 / ||A - A_k||_F^2 for the k strongest directions V_k of B; at least 1.
+
+    A sketch that has fewer than k directions is judged by all that it has.
+
+    >>> from sfd_stream import SparseFrequentDirections, covariance_error, paper_synthetic, projection_error
+    >>> A = paper_synthetic(500, 50, 5, seed=0)
+    >>> sketch = SparseFrequentDirections(ell=20).fit(A).sketch()
+    >>> 1 <= projection_error(A, sketch, k=5) < 1.5
+    True
+    """
+    sketch, k = sketch_of(sketch), whole("k", k, 1)
+    A = _rows(A, sketch)
     total = float(A.data @ A.data)
-    projected = A @ sketch.components(k).T
+    projected = A @ sketch.components(at_most(k, sketch)).T
     lost = max(total - float(np.sum(projected * projected)), 0.0)
     best = max(total - float(np.sum(_top_squares(A, k))), 0.0)
     if best <= 1e-13 * total:
         return 1.0 if lost <= 1e-10 * total else float("inf")
     return lost / best
+
+
+def _rows(A: Any, sketch: Sketch) -> Any:
+    rows = sp.csr_array(A).astype(np.float64)
+    check_width(rows, sketch.d)
+    return rows
 
 
 def _top_squares(A: Any, k: int) -> Any:

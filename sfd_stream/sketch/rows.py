@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from numbers import Integral
 from typing import Any, Final
 
 import numpy as np
@@ -127,6 +128,35 @@ def canonical(indptr: Int, indices: Index, values: Float, d: int) -> RowBlock:
     if not values.all():
         indptr, indices, values = _without_zeros(indptr, indices, values)
     return RowBlock(indptr, indices, values, d)
+
+
+def matrix_of(X: Any) -> Any:
+    """X as a sparse matrix or a two-dimensional array of real numbers. The error says what is wrong with it."""
+    matrix = X if sp.issparse(X) else _dense(X)
+    if matrix.dtype.kind == "c":
+        raise ValueError("Complex data not supported: the sketch is of real rows")
+    if matrix.ndim != 2:
+        raise ValueError(
+            f"Expected 2D array, got {matrix.ndim}D array instead. Reshape your data: one row, X.reshape(1, -1)"
+        )
+    return matrix
+
+
+def _dense(X: Any) -> Any:
+    array = np.asarray(X)
+    if array.dtype.kind in "OUS" or array.dtype == np.float16:  # scipy has no sparse form of these
+        try:
+            array = array.astype(np.float64)
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"rows must be numbers, or mappings from names to values: {error}") from None
+    return array
+
+
+def whole(name: str, value: Any, least: int) -> int:
+    """The value, if it is a whole number of at least `least`."""
+    if not isinstance(value, Integral) or int(value) < least:
+        raise ValueError(f"{name} must be a whole number of at least {least}, not {value!r}")
+    return int(value)
 
 
 def squared_frobenius(X: Float) -> float:

@@ -5,27 +5,41 @@ For the rows A it was made of, -rounding*I <= A'A - B'B <= delta*I, the right si
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
+from numbers import Integral
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import scipy.linalg
+import scipy.sparse as sp
 from scipy.sparse.linalg import LinearOperator
 
 from sfd_stream.sketch.drift import Drift, Spectrum, drift_of
+from sfd_stream.sketch.features import Features, are_mappings, listed
 from sfd_stream.sketch.iteration import ritz_of
-from sfd_stream.sketch.rows import Float
+from sfd_stream.sketch.rows import Float, matrix_of, whole
 from sfd_stream.sketch.stack import power_of_two_above
-from sfd_stream.sketch.tables import frame_of, long_table
+from sfd_stream.sketch.tables import frame_of, long_table, strongest
 from sfd_stream.sketch.verify import EPS
 
 SQUARES_MAX = 2.0**1020
 """What ||A||F^2 may come to: then the square of every power of two that scales a matrix stays within float64."""
 
+SUBNORMAL = float(np.finfo(np.float64).smallest_subnormal)
+"""Added where a number that is scaled back may have underflowed."""
+
 
 class Interval(NamedTuple):
-    """A certified range with the value in its middle."""
+    """A certified range with the value in its middle: the truth is not below `lower` and not above `upper`.
+
+    >>> from sfd_stream import SparseFrequentDirections, paper_synthetic
+    >>> sketch = SparseFrequentDirections(ell=20).fit(paper_synthetic(500, 50, 5, seed=0)).sketch()
+    >>> lower, estimate, upper = sketch.explained(k=10)
+    >>> 0 < lower <= estimate <= upper <= 1
+    True
+    """
 
     lower: float
     estimate: float
@@ -33,7 +47,16 @@ class Interval(NamedTuple):
 
 
 class PCA(NamedTuple):
-    """Principal components of the centred rows. `explained_variance` lies within `error` on both sides."""
+    """Principal components of the centred rows: what `Sketch.pca` returns.
+
+    The variances of the rows along their own components lie within `error` of `explained_variance`, on both sides.
+
+    >>> from sfd_stream import SparseFrequentDirections, paper_synthetic
+    >>> sketch = SparseFrequentDirections(ell=20).fit(paper_synthetic(500, 50, 5, seed=0)).sketch()
+    >>> pca = sketch.pca(3)
+    >>> pca.components.shape, pca.explained_variance.shape, pca.mean.shape, pca.error > 0
+    ((3, 50), (3,), (50,), True)
+    """
 
     components: Float
     explained_variance: Float
@@ -50,6 +73,19 @@ class HasSketch(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Sketch:
+    """A frozen matrix B of at most `ell` rows in place of many rows A, with exact counters and a certified error.
+
+    -rounding*I <= A'A - B'B <= delta*I, the right side but for `failure_probability`. `rows`, `nnz`,
+    `squared_frobenius` and `column_sums` are those of A, and exact for integers. A sketcher's `sketch()` returns one.
+    The examples of the methods continue this one:
+
+    >>> from sfd_stream import HashedColumns, SparseFrequentDirections
+    >>> days = [{"sun": 2, "sea": 1}] * 6 + [{"moon": 2, "star": 1}] * 3
+    >>> sketch = SparseFrequentDirections(ell=4, features=HashedColumns(1024)).fit(days).sketch()
+    >>> sketch
+    Sketch(ell=4, d=1,024, rows=9, nnz=18, delta=... = 0.00% of ||A||F^2)
+    """
+
     matrix: Float
     ell: int
     delta: float
@@ -58,10 +94,12 @@ class Sketch:
     nnz: int
     squared_frobenius: float
     column_sums: Float | None
-    """None where a snapshot was published without them: then nothing centred can be asked."""
+    """None where a snapshot was published without them: then no centred query can be answered."""
     weight: float
     shrinks: int
     rounding: float = 0.0
+    features: Features | None = None
+    """What the columns stand for, where they have names."""
 
     def __post_init__(self) -> None:
         for array in (self.matrix, self.column_sums):
@@ -70,7 +108,13 @@ class Sketch:
 
     @property
     def d(self) -> int:
+        """The number of columns."""
         return int(self.matrix.shape[1])
+
+    @property
+    def k_max(self) -> int:
+        """The number of directions that the sketch has: the largest k that can be asked for."""
+        return int(min(self.matrix.shape))
 
     def __eq__(self, other: object) -> bool:
         """Bit for bit."""
@@ -95,38 +139,64 @@ class Sketch:
     # What it says of the rows
 
     def singular_values(self, k: int | None = None) -> Float:
-        """The k largest singular values of B; each squared is below A's squared by at most delta."""
-        return np.asarray(self._svd()[0][: self._rank(k)])
+        """The k largest singular values of B; each squared is below A's squared by at most delta.
+
+        >>> sketch.singular_values(2).round(2).tolist()
+        [5.48, 3.87]
+        """
+        return np.asarray(self._svd()[0][: self._directions(k)])
 
     def components(self, k: int | None = None) -> Float:
-        """The k strongest directions (k x d, orthonormal rows), signed so that the largest entry is positive."""
-        return signed(self._svd()[1][: self._rank(k)])
+        """The k strongest directions (k x d, orthonormal rows).
+
+        The sign of a direction means nothing; it is chosen so that its largest entry is positive. Where columns are
+        hashed, that is the largest by name: `project` and `top` have the same sign.
+
+        >>> sketch.components(2).shape
+        (2, 1024)
+        """
+        return self._signed(self._svd()[1][: self._directions(k)])
 
     def project(self, X: Any, k: int | None = None) -> Float:
         """Rows of X in the coordinates of the k strongest directions (not centred).
 
-        Rows may be narrower than the sketch, as from before its columns grew: they are zero in the rest.
+        X has d columns; for a sketch of hashed columns it may be a list of mappings from names to values.
+
+        >>> abs(sketch.project([{"sun": 1}, {"moon": 1}], 2)).round(2).tolist()
+        [[0.89, 0.0], [0.0, 0.89]]
         """
-        return coordinates(X, self.components(k))
+        return coordinates(X, self.components(k), self.features)
 
     def explained(self, k: int) -> Interval:
         """The share of ||A||F^2 that the best subspace of dimension k holds.
 
         It is at least B's own, and above it by at most the k largest eigenvalues of C = A'A - B'B: at most k*delta, and
         at most the trace of C less its negative eigenvalues, of which there are no more than B has rows.
+
+        >>> lower, estimate, upper = sketch.explained(1)
+        >>> f"{lower:.1%} to {upper:.1%} of the squares"
+        '66.7% to 66.7% of the squares'
         """
-        self._rank(k)
-        if self.squared_frobenius == 0:
+        k = _checked_k(k, self.d, f"the rows have {self.d} columns")
+        if not self.nnz:
             return Interval(0.0, 0.0, 0.0)
         kept = float(np.sum(self._svd()[0][:k] ** 2))
         lost = max(self.squared_frobenius - _square(self.matrix), 0.0)
-        lower = max(kept - k * self.rounding, 0.0) / self.squared_frobenius
-        upper = min((kept + min(k * self.delta, lost + len(self.matrix) * self.rounding)) / self.squared_frobenius, 1.0)
+        lower = max(kept - k * self.rounding, 0.0) / (self.squared_frobenius + self.rounding)
+        least, most = (
+            self.squared_frobenius - self.rounding,
+            kept + min(k * self.delta, lost + len(self.matrix) * self.rounding),
+        )
+        upper = min(most / least, 1.0) if least > 0 else 1.0
         return Interval(lower, (lower + upper) / 2, upper)
 
     def gram(self) -> LinearOperator:
-        """B'B + delta/2 I: within delta/2 of A'A on both sides (and rounding), half of B'B's own error."""
-        B, shift = self.matrix, self.delta / 2
+        """B'B + delta/2 I: within delta/2 of A'A on both sides (and rounding), half of B'B's own error.
+
+        >>> sketch.gram().shape
+        (1024, 1024)
+        """
+        B, shift = self._wide(), self.delta / 2
 
         def times(x: Float) -> Float:
             return np.asarray(B.T @ (B @ x) + shift * x)
@@ -140,18 +210,34 @@ class Sketch:
             raise ValueError("this sketch has no column sums, which all that is centred needs: publish them")
         return self.column_sums / max(self.weight, np.finfo(float).tiny)
 
-    def covariance(self, i: int, j: int) -> Interval:
+    @property
+    def total_variance(self) -> float:
+        """The sum of the variances of all columns (over rows - 1): what `explained_variance` of `pca` is a part of."""
+        mean = self.mean
+        return max(self.squared_frobenius - self.weight * float(mean @ mean), 0.0) / self._over()
+
+    def covariance(self, i: int | str, j: int | str) -> Interval:
         """Entry (i, j) of the rows' covariance, centred, over rows - 1, with its certified interval.
 
+        i and j are columns, or names where columns are hashed (with all other names that share the column).
+
         C = A'A - B'B has 0 <= C <= delta*I, so C_ii lies in [0, delta] and C_ij in [-delta/2, delta/2].
+
+        >>> lower, estimate, upper = sketch.covariance("sun", "moon")
+        >>> round(estimate, 2)
+        -1.0
         """
-        b = float(self.matrix[:, i] @ self.matrix[:, j])
+        (i, sign), (j, other_sign) = self._column(i), self._column(j)
+        b = float(self.matrix[:, i].astype(np.float64) @ self.matrix[:, j].astype(np.float64))
         low, high = (0.0, self.delta) if i == j else (-self.delta / 2, self.delta / 2)
         scale = self._over()
         mean = self.weight * float(self.mean[i] * self.mean[j])
-        lower, upper = (b + low - self.rounding - mean) / scale, (b + high + self.rounding - mean) / scale
+        rounding = self.rounding + self._centring_error()
+        lower, upper = (b + low - rounding - mean) / scale, (b + high + rounding - mean) / scale
         if i == j:
             lower = max(lower, 0.0)
+        if sign != other_sign:
+            lower, upper = -upper, -lower
         return Interval(lower, (lower + upper) / 2, upper)
 
     def pca(self, k: int) -> PCA:
@@ -159,36 +245,97 @@ class Sketch:
 
         The centred A'A - w mean mean' lies between B'B - w mean mean' (less rounding) and that plus delta*I, and so do
         its eigenvalues; the middle of that range is given, and `error` is half of it.
+
+        >>> pca = sketch.pca(1)
+        >>> f"{pca.explained_variance[0] / sketch.total_variance:.0%} of the variance"
+        '100% of the variance'
         """
-        self._rank(k)
-        rows = np.vstack([self.matrix, np.sqrt(self.weight) * self.mean])
+        most = min(len(self.matrix) + 1, self.d)
+        k = _checked_k(k, most, f"this sketch has {most} directions around the mean")
+        rows = np.vstack([self._wide(), np.sqrt(self.weight) * self.mean])
         scale = power_of_two_above(float(np.max(np.abs(rows), initial=0.0)))
         Q = scipy.linalg.qr((rows / scale).T, mode="economic")[0]
         small = Q.T @ (rows / scale).T
         signs = np.append(np.ones(len(self.matrix)), -1.0)
         values, vectors = scipy.linalg.eigh((small * signs) @ small.T)
-        k = min(k, len(values))
         top = values[::-1][:k] * scale**2
         if len(values) < self.d:
             top = np.maximum(top, 0.0)  # outside the span of these rows the matrix is zero, not negative
-        error = (self.delta + self.rounding) / 2 / self._over()
+        error = ((self.delta + self.rounding) / 2 + self._centring_error()) / self._over()
         variance = np.maximum(top + (self.delta - self.rounding) / 2, 0.0) / self._over()
-        return PCA(signed((Q @ vectors[:, ::-1][:, :k]).T), variance, error, self.mean)
+        return PCA(self._signed((Q @ vectors[:, ::-1][:, :k]).T), variance, error, self.mean)
 
-    def to_table(self, k: int | None = None, top: int | None = None) -> dict[str, Any]:
-        """The components as a long table: `component` (from 1), `column`, `name`, `weight`; `top` of each, or all.
+    # By name
 
-        Arrays of one length by name, which data frames take as they are. A column's name is its number here.
+    def name(self, column: int) -> str:
+        """The column's name where one is known, else its number.
+
+        >>> sketch.name(sketch.to_table(1)["column"][0])
+        'sun'
         """
-        return long_table(self.components(k), str, top)
+        return str(column) if self.features is None else self.features.names.get(column, str(column))
 
-    def to_frame(self, k: int | None = None, top: int | None = None) -> Any:
-        """The same as a pandas.DataFrame; pandas must be installed."""
-        return frame_of(self.to_table(k, top))
+    def components_by_name(self, k: int | None = None, *, centre: bool = False) -> Float:
+        """The components, without the signs that hashing gave to columns: an entry is the weight of the column's name.
+
+        A feature x enters column h(x) with the sign of its hash. `centre`: around the mean, as of `pca`.
+
+        >>> sketch.components_by_name(2).max(axis=1).round(2).tolist()
+        [0.89, 0.89]
+        """
+        return self.by_name(self.pca(self.k_max if k is None else k).components if centre else self.components(k))
+
+    def by_name(self, components: Float) -> Float:
+        """Directions over this sketch's columns, such as those of `pca`, without the signs that hashing gave them.
+
+        >>> sketch.by_name(sketch.pca(1).components).shape
+        (1, 1024)
+        """
+        return components if self.features is None else np.asarray(components * self.features.signs())
+
+    def top(self, k: int | None = None, columns: int = 10, *, centre: bool = False) -> list[list[tuple[str, float]]]:
+        """The k strongest directions (if not given 10, or as many as there are), each by the names and weights of its
+        strongest columns. `centre`: around the mean, as of `pca`.
+
+        >>> [[name for name, weight in words] for words in sketch.top(2, columns=2)]
+        [['sun', 'sea'], ['moon', 'star']]
+        """
+        found = self.components_by_name(min(10, self.k_max) or None if k is None else k, centre=centre)
+        chosen = strongest(found, whole("columns", columns, 1))
+        return [
+            [(self.name(int(column)), float(direction[column])) for column in best]
+            for direction, best in zip(found, chosen, strict=True)
+        ]
+
+    def to_table(self, k: int | None = None, top: int | None = None, *, centre: bool = False) -> dict[str, Any]:
+        """Components by name as a long table: `component` (from 1), `column`, `name`, `weight`; `top` of each, or all.
+
+        The columns of the dict are arrays of one length: `pandas.DataFrame(...)` and `pyarrow.table(...)` take it as
+        it is. A column without a name has its number for one. `centre`: around the mean, as of `pca`.
+
+        >>> table = sketch.to_table(1, top=2)
+        >>> list(zip(table["name"].tolist(), table["weight"].round(2).tolist()))
+        [('sun', 0.89), ('sea', 0.45)]
+        """
+        return long_table(self.components_by_name(k, centre=centre), self.name, top)
+
+    def to_frame(self, k: int | None = None, top: int | None = None, *, centre: bool = False) -> Any:
+        """The same as a pandas.DataFrame; pandas must be installed.
+
+        >>> sketch.to_frame(1, top=2)["name"].tolist()
+        ['sun', 'sea']
+        """
+        return frame_of(self.to_table(k, top, centre=centre))
 
     def drift(self, other: Sketch | HasSketch, k: int) -> Drift:
-        """Principal angles between the top-k subspaces of both, with a bound of how far the true ones may be off."""
-        other = other if isinstance(other, Sketch) else other.sketch
+        """Principal angles between the top-k subspaces of both, with a bound of how far the true ones may be off.
+
+        >>> drift = sketch.drift(sketch, 1)
+        >>> bool(drift.angles.max() < 1e-6)
+        True
+        """
+        other = sketch_of(other)
+        self._joined_features(other)
         d = max(self.d, other.d)
         mine, others = self.padded(d), other.padded(d)
         return drift_of(mine._spectrum(), others._spectrum(), k)  # noqa: SLF001 - another of our kind
@@ -200,17 +347,50 @@ class Sketch:
     def _over(self) -> float:
         return max(self.weight - 1, 1.0) if self.weight > 1 else 1.0
 
+    # In a file
+
+    def save(self, file: str | os.PathLike[str]) -> None:
+        """Write the sketch to a file: the bytes of a snapshot, as docs/formats.md has them. `load` reads it.
+
+        The file is replaced as a whole. Names of hashed columns are kept.
+
+        >>> sketch.save("days.sketch")
+        """
+        from sfd_stream.wire import sketch_files  # noqa: PLC0415 - the format is not mathematics
+
+        sketch_files.save(self, file)
+
+    @classmethod
+    def load(cls, file: str | os.PathLike[str], *, max_bytes: int | None = None) -> Sketch:
+        """The sketch that `save` has written, bit for bit.
+
+        FormatError if the file holds none, is damaged, or would need more than `max_bytes` (1 GiB if not given).
+
+        >>> from sfd_stream import Sketch
+        >>> sketch.save("days.sketch")
+        >>> Sketch.load("days.sketch").rows
+        9
+        """
+        from sfd_stream.wire import sketch_files  # noqa: PLC0415 - as in `save`
+
+        return sketch_files.load(file, max_bytes)
+
     # Making others of it
 
-    def merge(self, other: Sketch) -> Sketch:
-        """The sketch of both inputs' rows. delta adds up, plus what this shrink loses; failure probabilities add."""
+    def merge(self, other: Sketch | HasSketch) -> Sketch:
+        """The float64 sketch of both inputs' rows. delta and failure probabilities add; this shrink adds to delta.
+
+        >>> sketch.merge(sketch).rows
+        18
+        """
+        other = sketch_of(other)
         if self.d != other.d:
             raise ValueError(f"sketches of {self.d} and {other.d} columns can't be merged; pad the smaller: padded(d)")
         if not self.squared_frobenius + other.squared_frobenius <= SQUARES_MAX:
             raise OverflowError(f"the squared Frobenius norm of all rows would exceed {SQUARES_MAX:.2g}")
         both = replace(
             self,
-            matrix=np.vstack([self.matrix, other.matrix]),
+            matrix=np.vstack([self.matrix, other.matrix]).astype(np.float64),
             ell=max(self.ell, other.ell),
             failure_probability=min(self.failure_probability + other.failure_probability, 1.0),
             **{
@@ -226,12 +406,18 @@ class Sketch:
                 )
             },
             column_sums=_sum(self.column_sums, other.column_sums),
+            features=self._joined_features(other),
         )
         return both.resized(both.ell)
 
     @staticmethod
     def merge_all(sketches: Iterable[Sketch]) -> Sketch:
-        """Merged as a balanced tree: every part goes through about log2(parts) shrinks, not through all of them."""
+        """Merged as a balanced tree: every part goes through about log2(parts) shrinks, not through all of them.
+
+        >>> from sfd_stream import Sketch
+        >>> Sketch.merge_all([sketch] * 5).rows
+        45
+        """
         layer = list(sketches)
         if not layer:
             raise ValueError("there is no sketch to merge")
@@ -241,13 +427,16 @@ class Sketch:
         return layer[0]
 
     def resized(self, ell: int) -> Sketch:
-        """At most ell rows: as it is if it has no more, else one exact shrink, which adds lambda^2 to delta."""
-        if ell < 1:
-            raise ValueError(f"ell must be at least 1, not {ell}")
+        """At most ell rows: as it is if it has no more, else one exact shrink, which adds lambda^2 to delta.
+
+        >>> sketch.resized(1).matrix.shape
+        (1, 1024)
+        """
+        ell = whole("ell", ell, 1)
         if len(self.matrix) <= ell:
             return replace(self, ell=ell)
         scale = power_of_two_above(float(np.max(np.abs(self.matrix))))
-        M = np.asarray(self.matrix, np.float64) / scale
+        M = self._wide() / scale
         ritz = ritz_of(np.ascontiguousarray(M.T))
         kept, lambda2 = ritz.shrunk(ell)
         rounding = 4 * EPS * (len(M) + self.d) * _square(M) * ritz.amplified
@@ -255,18 +444,23 @@ class Sketch:
             self,
             matrix=kept * scale,
             ell=ell,
-            delta=self.delta + (lambda2 + rounding) * scale**2,
-            rounding=self.rounding + rounding * scale**2,
+            delta=self.delta + (lambda2 + rounding) * scale * scale + SUBNORMAL,
+            rounding=self.rounding + rounding * scale * scale + SUBNORMAL,
         )
         return shrunk.astype(self.matrix.dtype)
 
     def padded(self, d: int) -> Sketch:
-        """The same rows with more columns, all zero there."""
-        if d < self.d:
+        """The same rows with more columns, all zero there. Hashed columns lose their names: another d, another hash.
+
+        >>> sketch.padded(2000).d
+        2000
+        """
+        if whole("d", d, 1) < self.d:
             raise ValueError(f"a sketch of {self.d} columns can't be cut down to {d}")
         extra = d - self.d
         return replace(
             self,
+            features=None if extra else self.features,
             matrix=np.pad(self.matrix, ((0, 0), (0, extra))),
             column_sums=None if self.column_sums is None else np.pad(self.column_sums, (0, extra)),
         )
@@ -275,7 +469,14 @@ class Sketch:
         """B in another precision; both sides of the bound are widened by what rounding B may change.
 
         With E the change, ||B'B - (B-E)'(B-E)|| <= ||E||F (2 ||B|| + ||E||F). OverflowError if B does not fit.
+
+        >>> sketch.astype("float32").matrix.dtype
+        dtype('float32')
         """
+        if np.dtype(dtype).kind != "f":
+            raise ValueError(f"a sketch is of float32 or float64, not {np.dtype(dtype)}")
+        if np.dtype(dtype) == self.matrix.dtype:
+            return self
         with np.errstate(over="ignore"):
             matrix = self.matrix.astype(dtype)
         if not np.isfinite(matrix).all():
@@ -285,17 +486,47 @@ class Sketch:
         scale = power_of_two_above(float(np.max(np.abs(self.matrix))))
         spectral = float(np.linalg.norm(self.matrix / scale, 2))
         change = float(np.sqrt(_square((self.matrix - matrix) / scale)))
-        widened = change * (2 * spectral + change) * (1 + 1e-6) * scale**2
+        widened = change * (2 * spectral + change) * (1 + 1e-6) * scale * scale + SUBNORMAL
         return replace(self, matrix=matrix, delta=self.delta + widened, rounding=self.rounding + widened)
 
-    def _rank(self, k: int | None) -> int:
-        if k is not None and k < 1:
-            raise ValueError(f"k must be at least 1, not {k}")
-        return self.d if k is None else k
+    def _directions(self, k: int | None) -> int:
+        if k is None:
+            return self.k_max
+        return _checked_k(k, self.k_max, f"this sketch has {self.k_max} directions")
+
+    def _signed(self, components: Float) -> Float:
+        """Each direction's sign is chosen so that its largest weight, by name where there are names, is positive."""
+        if self.features is None:
+            return signed(components)
+        signs = self.features.signs()
+        return np.asarray(signed(components * signs) * signs)
+
+    def _column(self, i: Any) -> tuple[int, float]:
+        """A column by number or name, and the sign that its name has there."""
+        if isinstance(i, str) and self.features is not None:
+            return self.features.column_of(i)
+        if not isinstance(i, Integral) or not 0 <= int(i) < self.d:
+            raise ValueError(f"a column must be a whole number in [0, {self.d}), not {i!r}")
+        return int(i), 1.0
+
+    def _joined_features(self, other: Sketch) -> Features | None:
+        if self.features is None or other.features is None:
+            return self.features or other.features
+        return self.features.joined(other.features)
+
+    def _centring_error(self) -> float:
+        """What the rounding of the column sums and of a centred query may change; see docs/guarantees.md."""
+        sums = 4 * (self.rows + self.shrinks + 8)
+        query = 8 * (len(self.matrix) + 1 + self.d)
+        return EPS * (sums + query) * self.squared_frobenius
 
     def _svd(self) -> tuple[Float, Float]:
-        _, singular, VT = np.linalg.svd(np.asarray(self.matrix, np.float64), full_matrices=False)
+        _, singular, VT = np.linalg.svd(self._wide(), full_matrices=False)
         return singular, VT
+
+    def _wide(self) -> Float:
+        """B in float64, which all queries compute in."""
+        return np.asarray(self.matrix, np.float64)
 
 
 def _sum(a: Float | None, b: Float | None) -> Float | None:
@@ -313,12 +544,57 @@ def _square(X: Float) -> float:
     return float(wide @ wide)
 
 
-def coordinates(X: Any, components: Float) -> Float:
-    """Rows in the coordinates of these directions; columns that the rows lack are zero."""
-    width, d = np.shape(X)[-1], components.shape[1]
-    if width > d:
-        raise ValueError(f"rows of {width} columns, but the sketch has {d}: take a newer sketch, or fewer columns")
-    return np.asarray(X @ components[:, :width].T)
+def _checked_k(k: Any, most: int, reason: str) -> int:
+    if whole("k", k, 1) > most:
+        raise ValueError(f"k = {k}, but {reason}: ask for at most {most}")
+    return int(k)
+
+
+def at_most(k: int | None, sketch: Sketch | HasSketch) -> int | None:
+    """The k to ask for where fewer directions will do: k, or as many as the sketch has. None means all."""
+    most = sketch_of(sketch).k_max
+    return None if k is None or k >= most else k
+
+
+def sketch_of(given: Any) -> Sketch:
+    found = getattr(given, "sketch", given)
+    if not isinstance(found, Sketch):
+        hint = ": call its sketch()" if callable(found) else ""
+        raise TypeError(f"a sketch is needed, not a {type(given).__name__}{hint}")
+    return found
+
+
+def coordinates(X: Any, components: Float, features: Features | None = None, *, growing: bool = False) -> Float:
+    """Rows in the coordinates of these directions. One row may be one-dimensional, named rows may be mappings.
+
+    `growing`: rows from before the columns grew are narrower, and zero in the columns that they lack.
+    """
+    X = listed(X)
+    if are_mappings(X, features):
+        if features is None:
+            raise ValueError("rows given as mappings need a sketch of hashed columns; the columns here have no names")
+        X = features.block_of(X)[0].csr()
+    single = not sp.issparse(X) and np.ndim(X) == 1
+    matrix = matrix_of([X] if single else X)
+    check_width(matrix, components.shape[1], growing=growing)
+    if not np.isfinite(matrix.data if sp.issparse(matrix) else matrix).all():
+        raise ValueError("a row has a value that is NaN or infinite")
+    found = np.asarray(matrix @ components[:, : matrix.shape[1]].T)
+    return found[0] if single else found
+
+
+def check_width(matrix: Any, d: int, *, growing: bool = False) -> None:
+    width = matrix.shape[1]
+    if width > d or (width < d and not growing):
+        raise ValueError(f"rows of {width} columns, but the sketch has {d}: the rows must have the sketch's columns")
+
+
+def back(Z: Any, components: Float) -> Float:
+    """The rows that coordinates of these directions stand for."""
+    Z = np.asarray(Z)
+    if Z.ndim not in (1, 2) or Z.shape[-1] != len(components):
+        raise ValueError(f"coordinates of shape {Z.shape}, but there are {len(components)} directions: one column each")
+    return np.asarray(Z @ components)
 
 
 def signed(components: Float) -> Float:

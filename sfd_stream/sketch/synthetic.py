@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 HEAD_PROBABILITY: Final = 0.9
 # Rows are drawn in blocks of this size, each from a random stream of its own.
 _BLOCK_ROWS: Final = 4096
+# Ends the seed of a block, so that a sketch of the same seed draws nothing from the same stream.
+_STREAM: Final = int.from_bytes(b"rows")
 # Below this share of a set's columns, drawing again where two fall together is cheaper than ordering all.
 _SPARSE_SHARE: Final = 0.25
 
@@ -27,6 +29,10 @@ def paper_synthetic(n: int, d: int, z: int, seed: int = 0) -> Any:
 
     Each non-zero chooses the head (the first 1.5 z columns) with probability 0.9, else the tail, and then a
     free column there, uniformly; where the chosen set is full it takes the other. Needs 0 <= z <= d.
+
+    >>> from sfd_stream import paper_synthetic
+    >>> paper_synthetic(500, 50, 5, seed=0).shape
+    (500, 50)
     """
     blocks = list(paper_synthetic_blocks(n, d, z, seed))
     if not blocks:
@@ -39,7 +45,7 @@ def paper_synthetic_blocks(n: int, d: int, z: int, seed: int = 0) -> Iterator[An
     if n < 0 or d < 1 or not 0 <= z <= d:
         raise ValueError(f"need n >= 0, d >= 1 and 0 <= z <= d, not n = {n}, d = {d}, z = {z}")
     for number, start in enumerate(range(0, n, _BLOCK_ROWS)):
-        indices, values = _block(d, z, np.random.default_rng([seed, number]))
+        indices, values = _block(d, z, np.random.default_rng([seed, number, _STREAM]))
         rows = min(_BLOCK_ROWS, n - start)
         indptr = np.arange(rows + 1, dtype=np.int32) * np.int32(z)  # as wide as indices, which scipy would else widen
         yield sp.csr_array((values[: rows * z], indices[: rows * z], indptr), shape=(rows, d))

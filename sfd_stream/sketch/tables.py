@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from sfd_stream.sketch.rows import Float
+from sfd_stream.sketch.rows import Float, whole
 
 
 def long_table(components: Float, name: Callable[[int], str], top: int | None = None) -> dict[str, Any]:
     """`component` (from 1), `column`, `name`, `weight` of the `top` strongest columns of each, the largest first."""
-    best = strongest(components, components.shape[1] if top is None else top)
+    best = strongest(components, components.shape[1] if top is None else whole("top", top, 1))
     columns = best.ravel()
     return {
         "component": np.repeat(np.arange(1, len(components) + 1), best.shape[1]),

@@ -46,6 +46,14 @@ def query_share(rows: int, attempt: int, failure_probability: float) -> float:
     return 0.098 * failure_probability / ((rows + 2) * length * sqrt(length)) * 9 / 10.0**attempt
 
 
+def topic_share(partition: int, failure_probability: float) -> float:
+    """A partition's share of its topic's failure probability: 6/(pi^2 (j + 1)^2) of it for partition j.
+
+    The shares of all partitions add up to less than 1, however many there are and are added later.
+    """
+    return failure_probability * 6 / (pi * (partition + 1)) ** 2
+
+
 def verify_spectral(C: Operator, d: int, delta_i: float, rng: np.random.Generator) -> bool:
     """The paper's VerifySpectral: True if ||C|| <= 1; if ||C|| >= 2, False with probability at least 1 - delta_i.
 

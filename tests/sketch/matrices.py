@@ -89,6 +89,26 @@ def low_rank(rng: np.random.Generator, n: int, d: int) -> Any:
     return rng.standard_normal((n, 5)) @ np.where(rng.random((5, d)) < 0.4, rng.standard_normal((5, d)), 0.0)
 
 
+def late_burst(rng: np.random.Generator, n: int, d: int, rank: int = 6, late: int = 20) -> Any:
+    """The paper's rows, and at the end strong ones of this rank in columns that no row has used before."""
+    count, half = n // late, d // 2
+    calm = paper_synthetic(n - count, half, max(d // 20, 1), int(rng.integers(2**31)))
+    calm.resize((n - count, d))
+    directions = 5.0 * sp.random_array((rank, half), density=0.05, rng=rng, format="csr")
+    strong = sp.csr_array(rng.standard_normal((count, rank))) @ directions
+    return sp.vstack([calm, sp.hstack([sp.csr_array((count, d - half)), strong])], format="csr")
+
+
+def rescaled(rng: np.random.Generator, n: int, d: int) -> Any:
+    """After two thirds other columns are used, and all is thirty times as large."""
+    z, turn = 30, 2 * n // 3
+    columns = np.argsort(rng.random((n, d // 3)), axis=1)[:, :z]
+    columns[turn:] += d // 3
+    values = rng.standard_normal((n, z))
+    values[turn:] *= 30.0
+    return sp.csr_array((values.ravel(), (np.repeat(np.arange(n), z), columns.ravel())), shape=(n, d))
+
+
 FAMILIES: dict[str, Callable[[np.random.Generator, int, int], Any]] = {
     "spiked": spiked,
     "decaying": decaying,
@@ -228,7 +248,7 @@ def theorem_gaps(A: Any, sketch: Sketch, alpha: float) -> list[tuple[float, floa
     gaps = []
     for k in range(int(np.ceil(alpha * sketch.ell))):
         tail = float(values[k:].sum())
-        V = sketch.components(k) if k else np.zeros((0, sketch.d))
+        V = sketch.components()[:k] if len(sketch.matrix) else np.zeros((0, sketch.d))
         projected = total - float(np.sum((A @ V.T) ** 2))
         spectral = tail / (alpha * sketch.ell - k) - max(high, -low)
         frobenius = sketch.ell / (sketch.ell - k / alpha) * tail - projected

@@ -10,9 +10,10 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sfd_stream import SparseFrequentDirections
 from sfd_stream.sketch.builder import Parameters, SketchBuilder
 from sfd_stream.sketch.rows import RowBlock
-from tests.sketch.matrices import METHODS, Case, as_it_comes, cases, examples, obeys_its_bound
+from tests.sketch.matrices import METHODS, Case, as_it_comes, built, cases, examples, obeys_its_bound
 
 
 def weights(n: int, half_life: float) -> np.ndarray:
@@ -111,3 +112,38 @@ def test_more_columns_in_the_middle_keep_the_bound(case: Case, extra: int, at: i
     assert sketch.d == case.d + extra
     assert obeys_its_bound(A, sketch)
     np.testing.assert_allclose(sketch.column_sums, np.asarray(A.sum(axis=0)), atol=1e-9)
+
+
+def single_entries(n: int, d: int, value: float = 1.0) -> sp.csr_array:
+    rng = np.random.default_rng(0)
+    return sp.csr_array((value * rng.standard_normal(n), rng.integers(0, d, n), np.arange(n + 1)), shape=(n, d))
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("half_life", [0.01, 0.5, 2.0])
+def test_a_half_life_far_below_the_buffer_forgets_old_rows_and_goes_on(method: str, half_life: float) -> None:
+    A = single_entries(3000, 40)
+    builder = built(A, Parameters(40, 5, method, buffer_entries_max=1400, half_life_rows=half_life))
+    assert builder.shrinks >= 3
+    for _ in range(3):
+        sketch = builder.sketch()
+        w = weights(builder.rows, half_life)
+        assert obeys_its_bound(sp.csr_array(A * np.sqrt(w)[:, None]), sketch)
+        more = single_entries(3000, 40)
+        builder.absorb(RowBlock.from_csr(more))
+        A = sp.vstack([A, more], format="csr")
+
+
+def test_a_sketch_that_underflowed_to_zero_goes_on() -> None:
+    """The case that was found: 400,000 rows of one entry, a half-life of 100 rows, the default buffer."""
+    sketch = SparseFrequentDirections(ell=5, half_life_rows=100).fit(single_entries(400_000, 200)).sketch()
+    assert sketch.rows == 400_000
+    assert 0 < sketch.delta < sketch.squared_frobenius
+
+
+def test_a_weight_that_underflows_does_not_take_a_large_row_with_it() -> None:
+    """Weights of 2^-1100 are zero in float64; a squared row of 2^900 so weighed is not."""
+    A = sp.csr_array(([2.0**450, 1.0], ([0, 1099], [0, 1])), shape=(1100, 2))
+    sketch = built(A, Parameters(2, 2, half_life_rows=1.0)).sketch()
+    assert sketch.squared_frobenius == pytest.approx(1.0)
+    assert np.abs(sketch.matrix[:, 0]).max() == pytest.approx(2.0**450 * 2.0 ** (-1099 / 2), rel=1e-12, abs=0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import doctest
+import json
 import pickle
 import subprocess
 import sys
@@ -20,8 +20,8 @@ from sklearn.preprocessing import MaxAbsScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from sfd_stream import FrequentDirections, SparseFrequentDirections
-from sfd_stream.sketch import builder, estimator
-from tests.sketch.matrices import Case, as_it_comes, spiked
+from sfd_stream.sketch import builder
+from tests.sketch.matrices import Case, as_it_comes, obeys_its_bound, spiked
 
 LEFT_OUT = {
     "check_estimators_empty_data_messages": "a batch without rows is legal: a stream may have nothing to say",
@@ -167,12 +167,6 @@ def test_frequent_directions_keeps_the_bound_of_liberty() -> None:
     assert sketch.delta <= sketch.squared_frobenius / 12
 
 
-def test_the_example_in_the_docstring_is_true() -> None:
-    results = doctest.testmod(estimator)
-    assert results.attempted >= 3
-    assert results.failed == 0
-
-
 def test_scikit_learn_is_not_needed_to_run() -> None:
     code = """
 import sys
@@ -188,3 +182,62 @@ print(model.fit(np.diag([5.0, 4, 3, 2, 1])).transform(np.eye(5)).shape)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "(5, 3)"
+
+
+CHANGES = [
+    {"ell": 4},
+    {"ell": 30},
+    {"failure_probability": 1e-6},
+    {"method": "paper", "seed": 9},
+    {"buffer_factor": 2.0, "half_life_rows": 60.0},
+]
+
+
+def through_a_state(model: Any) -> Any:
+    state = model.get_state()
+    plain = {name: value for name, value in state.items() if name != "arrays"}
+    return type(model).from_state({**json.loads(json.dumps(plain)), "arrays": state["arrays"]})
+
+
+@pytest.mark.parametrize("params", CHANGES)
+def test_set_params_changes_nothing_before_the_next_rows_even_through_a_state(params: dict[str, Any]) -> None:
+    model = SparseFrequentDirections(ell=10, failure_probability=0.01).fit(rows())
+    before = model.sketch()
+    model.set_params(**params)
+    resumed = through_a_state(model)
+    assert resumed.get_params() == model.get_params()
+    for one in (model, resumed):
+        assert one.sketch() == before
+
+
+@pytest.mark.parametrize("params", CHANGES)
+def test_rows_after_set_params_are_sketched_under_the_new_ones_and_the_old_stay_at_stake(
+    params: dict[str, Any],
+) -> None:
+    A = rows()
+    model = SparseFrequentDirections(ell=10, failure_probability=0.01).fit(A[:150]).set_params(**params)
+    resumed = through_a_state(model)
+    for one in (model, resumed):
+        sketch = one.partial_fit(A[150:]).sketch()
+        assert sketch.ell == params.get("ell", 10)
+        assert len(sketch.matrix) <= sketch.ell
+        assert sketch.failure_probability == 0.01 + params.get("failure_probability", 0.01)
+    assert resumed.sketch() == model.sketch()
+    if "half_life_rows" not in params:
+        assert obeys_its_bound(A, model.sketch())
+
+
+def test_a_state_without_its_own_parameters_is_resumed_under_those_of_the_model() -> None:
+    """States taken by earlier versions."""
+    model = SparseFrequentDirections(ell=10, seed=2).fit(rows())
+    state = model.get_state()
+    del state["made_with"]
+    assert SparseFrequentDirections.from_state(state).sketch() == model.sketch()
+
+
+def test_parameters_that_make_no_sense_are_refused_and_change_nothing() -> None:
+    model = SparseFrequentDirections(ell=10).fit(rows())
+    before = model.sketch()
+    with pytest.raises(ValueError, match="ell"):
+        model.set_params(ell=0).partial_fit(rows())
+    assert model.sketch() == before

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -12,7 +13,7 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sfd_stream import SparseFrequentDirections, covariance_error, paper_synthetic
+from sfd_stream import FrequentDirections, SparseFrequentDirections, covariance_error, paper_synthetic
 from sfd_stream.sketch import shrink
 from sfd_stream.sketch.builder import Parameters, SketchBuilder
 from sfd_stream.sketch.rows import RowBlock
@@ -22,12 +23,17 @@ from tests.sketch.matrices import (
     Case,
     as_it_comes,
     built,
+    burst,
     cases,
     error_range,
     examples,
+    late_burst,
     obeys_its_bound,
     random_route,
+    rescaled,
+    text,
     theorem_gaps,
+    turning,
 )
 
 cuts = st.lists(st.integers(0, 300), max_size=6)
@@ -203,6 +209,44 @@ def test_the_error_is_about_that_of_frequent_directions(method: str) -> None:
     A = case.rows()
     dense = error_range(A, built(A, case.parameters(method="dense")).sketch())[1]
     assert error_range(A, case.built(A).sketch())[1] <= 1.5 * dense
+
+
+UNEVEN_STREAMS: dict[str, Callable[[np.random.Generator], Any]] = {
+    "late burst": lambda rng: late_burst(rng, 6000, 400),
+    "late burst of rank 12": lambda rng: late_burst(rng, 6000, 400, rank=12),
+    "burst of one direction": lambda rng: sp.csr_array(burst(rng, 2000, 120)),
+    "rescaled": lambda rng: rescaled(rng, 5000, 300),
+    "turning": lambda rng: sp.csr_array(turning(rng, 2000, 120)),
+    "text": lambda rng: sp.csr_array(text(rng, 2000, 120)),
+}
+
+
+@pytest.mark.parametrize("ell", [8, pytest.param(16, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", UNEVEN_STREAMS)
+def test_the_error_is_at_most_that_of_frequent_directions_where_energy_is_uneven(name: str, ell: int) -> None:
+    for seed in range(2):
+        A = UNEVEN_STREAMS[name](np.random.default_rng(seed))
+        dense = covariance_error(A, FrequentDirections(ell).fit(A).sketch())
+        for search in range(2):
+            fused = SparseFrequentDirections(ell, seed=search).fit(A).sketch()
+            assert covariance_error(A, fused) <= 1.05 * dense
+            assert obeys_its_bound(A, fused)
+
+
+def test_the_error_on_a_burst_about_as_strong_as_the_noise_stays_near_that_of_frequent_directions() -> None:
+    """There a pass finds each direction only in part. It was up to 1.7 times; less than 1.05 would need many passes."""
+    for seed in range(2):
+        A = late_burst(np.random.default_rng(seed), 8000, 300, late=80)
+        dense = covariance_error(A, FrequentDirections(8).fit(A).sketch())
+        for search in range(3):
+            assert covariance_error(A, SparseFrequentDirections(8, seed=search).fit(A).sketch()) <= 1.25 * dense
+
+
+def test_rows_whose_scale_changes_take_a_few_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    passes, inner = [], shrink.one_pass
+    monkeypatch.setattr(shrink, "one_pass", lambda *args: passes.append(None) or inner(*args))
+    SparseFrequentDirections(30).fit(rescaled(np.random.default_rng(0), 6000, 600)).sketch()
+    assert 0 < len(passes) <= 3
 
 
 def same_state(one: SketchBuilder, other: SketchBuilder) -> bool:

@@ -98,7 +98,7 @@ def test_failure_probabilities_never_exceed_one() -> None:
 def test_float32_sketches_merge_within_their_bound(family: str) -> None:
     some = parts(family, 3)
     merged = Sketch.merge_all(sketch.astype("float32") for _, sketch in some)
-    assert merged.matrix.dtype == np.float32
+    assert merged.matrix.dtype == np.float64
     assert obeys_its_bound(sp.vstack([rows for rows, _ in some]), merged)
 
 

@@ -91,6 +91,7 @@ def test_without_a_search_verification_is_all_that_stands_between_a_sketch_and_a
     monkeypatch.setattr(shrink, "one_pass", useless_pass)
     monkeypatch.setattr(shrink, "verify_spectral", lambda *_: True)
     monkeypatch.setattr(shrink, "MISSED", 1e9)
+    monkeypatch.setattr(shrink, "MISSED_UNEVEN", 1e9)
     monkeypatch.setattr(shrink, "ALPHA", 1e-9)
     A = case("burst", method).rows()
     sketch = case("burst", method).built().sketch()

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import pickle
+import re
+from collections.abc import Callable
 from dataclasses import FrozenInstanceError, replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -12,7 +15,7 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sfd_stream import Sketch
+from sfd_stream import Sketch, SparseFrequentDirections, covariance_error, projection_error
 from tests.sketch.matrices import Case, as_it_comes, cases, error_range, examples, gram, noise, obeys_its_bound
 
 queried = cases(ells=(1, 20), columns=(2, 60), rows=(2, 200))
@@ -32,6 +35,7 @@ def covariance(A: Any) -> Any:
 def test_explained_contains_the_share_of_the_best_subspace(case: Case, k: int, single: bool) -> None:
     A = case.rows()
     sketch = case.built().sketch().astype("float32" if single else "float64")
+    k = min(k, case.d)
     share = truth(A)[:k].sum() / max(truth(A).sum(), 1e-300)
     interval = sketch.explained(k)
     assert interval.lower - 1e-12 <= share <= interval.upper + 1e-12
@@ -57,9 +61,10 @@ def test_covariance_contains_the_centred_truth(case: Case, i: int, j: int, shift
 def test_pca_contains_the_eigenvalues_of_the_covariance(case: Case, k: int, shift: float) -> None:
     A = sp.csr_array(case.rows().toarray() + shift)
     sketch = case.built(A).sketch()
+    k = min(k, len(sketch.matrix) + 1, case.d)
     pca = sketch.pca(k)
     values = np.linalg.eigvalsh(covariance(A))[::-1][: len(pca.explained_variance)]
-    assert len(pca.explained_variance) == min(k, len(sketch.matrix) + 1, case.d)
+    assert len(pca.explained_variance) == k
     assert np.all(np.abs(values - pca.explained_variance) <= pca.error + noise(A) * 10)
     V = pca.components
     np.testing.assert_allclose(V @ V.T, np.eye(len(V)), atol=1e-9)
@@ -98,8 +103,9 @@ def test_gram_is_the_better_estimate_where_something_was_lost() -> None:
 
 @given(queried, st.integers(1, 8))
 @examples(30)
-def test_components_and_singular_values_are_those_of_the_matrix(case: Case, k: int) -> None:
+def test_components_and_singular_values_are_those_of_the_matrix(case: Case, k: int | None) -> None:
     sketch = case.built().sketch()
+    k = min(k, sketch.k_max) or None
     V, singular = sketch.components(k), sketch.singular_values(k)
     np.testing.assert_allclose(V @ V.T, np.eye(len(V)), atol=1e-9)
     np.testing.assert_allclose(singular, np.linalg.svd(sketch.matrix, compute_uv=False)[:k])
@@ -113,10 +119,85 @@ def test_components_and_singular_values_are_those_of_the_matrix(case: Case, k: i
     np.testing.assert_allclose(sketch.project(case.rows(), k), case.rows() @ V.T)
 
 
-@pytest.mark.parametrize("ask", [Sketch.components, Sketch.singular_values, Sketch.explained, Sketch.pca])
-def test_a_k_below_one_is_refused(ask: Any) -> None:
-    with pytest.raises(ValueError, match="k must be at least 1"):
-        ask(one_sketch(), 0)
+WITH_K = [
+    (Sketch.components, 6),
+    (Sketch.singular_values, 6),
+    (Sketch.pca, 7),
+    (Sketch.to_table, 6),
+    (Sketch.explained, 30),
+    (lambda sketch, k: sketch.project(np.ones((2, 30)), k), 6),
+    (lambda sketch, k: sketch.drift(one_sketch(2), k), 6),
+]
+"""Every question with a k, and the largest k that a sketch with 6 rows and 30 columns can answer."""
+
+
+@pytest.mark.parametrize("ask", [ask for ask, _ in WITH_K])
+@pytest.mark.parametrize("k", [0, -1, 2.5, "3"])
+def test_a_k_that_is_no_count_is_refused(ask: Any, k: Any) -> None:
+    with pytest.raises(ValueError, match=f"k must be a whole number of at least 1, not {k!r}"):
+        ask(one_sketch(), k)
+
+
+@pytest.mark.parametrize(("ask", "most"), WITH_K)
+def test_a_k_that_the_sketch_can_not_answer_is_refused_and_not_cut_down(ask: Any, most: int) -> None:
+    sketch = one_sketch()
+    assert sketch.k_max == 6
+    ask(sketch, most)
+    ask(sketch, np.int64(most))
+    with pytest.raises(ValueError, match=f"k = {most + 1}, but .* at most {most}"):
+        ask(sketch, most + 1)
+
+
+@pytest.mark.parametrize(
+    ("X", "reason"),
+    [
+        (np.ones((1, 5)), "rows of 5 columns, but the sketch has 30"),
+        (sp.csr_array(np.ones((1, 5))), "rows of 5 columns, but the sketch has 30"),
+        (np.ones((1, 31)), "rows of 31 columns, but the sketch has 30"),
+        (np.ones(5), "rows of 5 columns, but the sketch has 30"),
+        (np.ones((1, 1, 30)), "Expected 2D array, got 3D array instead"),
+        (1.0, "Expected 2D array, got 0D array instead"),
+        (np.full((1, 30), np.nan), "NaN or infinite"),
+        (sp.csr_array(np.full((1, 30), np.inf)), "NaN or infinite"),
+        (np.ones((1, 30)) * 1j, "Complex data not supported"),
+        ([["word"] * 30], "rows must be numbers"),
+    ],
+)
+def test_rows_that_do_not_fit_the_sketch_are_refused(X: Any, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        one_sketch().project(X, 3)
+
+
+def test_measures_refuse_rows_of_another_width() -> None:
+    for measure in (covariance_error, lambda A, sketch: projection_error(A, sketch, 2)):
+        with pytest.raises(ValueError, match="rows of 1 columns, but the sketch has 30"):
+            measure(np.ones((3, 1)), one_sketch())
+
+
+@pytest.mark.parametrize("column", [-1, 30, 1.5, "word"])
+def test_a_column_that_does_not_exist_is_refused(column: Any) -> None:
+    for pair in ((column, 2), (2, column)):
+        with pytest.raises(ValueError, match=re.escape(f"a column must be a whole number in [0, 30), not {column!r}")):
+            one_sketch().covariance(*pair)
+
+
+@pytest.mark.parametrize("top", [0, -1, 1.5])
+def test_a_table_of_no_columns_is_refused(top: Any) -> None:
+    with pytest.raises(ValueError, match=f"top must be a whole number of at least 1, not {top}"):
+        one_sketch().to_table(3, top=top)
+
+
+def test_what_is_made_of_a_sketch_refuses_what_it_can_not_use() -> None:
+    sketch = one_sketch()
+    with pytest.raises(ValueError, match=r"ell must be a whole number of at least 1, not 2\.5"):
+        sketch.resized(2.5)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"d must be a whole number of at least 1, not 30\.5"):
+        sketch.padded(30.5)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="float32 or float64, not int8"):
+        sketch.astype("int8")
+    for ask in (sketch.merge, lambda other: sketch.drift(other, 2)):
+        with pytest.raises(TypeError, match="a sketch is needed, not a int"):
+            ask(3)
 
 
 @given(queried)
@@ -175,3 +256,63 @@ def test_repr_is_one_short_line_with_what_matters() -> None:
     assert "\n" not in text
     for part in ("ell=6", "d=30", "rows=90", "delta=", "% of ||A||F^2"):
         assert part in text
+
+
+QUERIES: dict[str, Callable[[Sketch], Any]] = {
+    "singular_values": lambda sketch: sketch.singular_values(),
+    "components": lambda sketch: sketch.components(3),
+    "project": lambda sketch: sketch.project(np.ones((2, sketch.d), np.float32), 3),
+    "explained": lambda sketch: sketch.explained(2),
+    "gram": lambda sketch: sketch.gram() @ np.eye(sketch.d, dtype=np.float32),
+    "mean": lambda sketch: sketch.mean,
+    "covariance": lambda sketch: [sketch.covariance(i, sketch.d - 1 - i) for i in range(sketch.d)],
+    "variance": lambda sketch: [sketch.covariance(i, i) for i in range(sketch.d)],
+    "pca": lambda sketch: sketch.pca(3),
+    "to_table": lambda sketch: sketch.to_table(2)["weight"],
+    "drift": lambda sketch: sketch.drift(sketch.merge(sketch.padded(sketch.d)), 1).angles,
+    "merge": lambda sketch: sketch.merge(sketch).matrix,
+    "merge_all": lambda sketch: Sketch.merge_all([sketch] * 3).delta,
+    "resized": lambda sketch: sketch.resized(2).astype("float32").delta,
+}
+
+
+@pytest.mark.parametrize("query", QUERIES)
+@pytest.mark.parametrize("shift", [0.0, 1e6, 3e19])
+def test_every_query_of_a_float32_sketch_computes_in_float64(query: str, shift: float) -> None:
+    """The same matrix, held in float32 and in float64, gives the same bits."""
+    case = Case("spiked", as_it_comes, 1, 90, 12, 6, 50, "fused")
+    A = sp.csr_array(case.rows().toarray() + shift * np.arange(1, 13))
+    narrow = case.built(A).sketch().astype("float32")
+    wide = replace(narrow, matrix=narrow.matrix.astype(np.float64))
+    ask = QUERIES[query]
+    got, expected = ask(narrow), ask(wide)
+    for one, other in zip(got, expected, strict=True) if isinstance(got, tuple | list) else [(got, expected)]:
+        assert np.asarray(one).dtype == np.float64
+        assert np.array_equal(one, other)
+
+
+def test_constant_rows_in_float32_have_no_covariance() -> None:
+    """The case that was found: the variance of a constant was [11261.5, 11261.8]."""
+    A = np.full((16, 2), 1000001.5)
+    sketch = SparseFrequentDirections(ell=4, dtype="float32").fit(A).sketch()
+    for i, j in ((0, 0), (0, 1)):
+        interval = sketch.covariance(i, j)
+        assert interval.lower <= 0 <= interval.upper
+
+
+def test_centred_queries_account_for_the_rounding_of_the_column_sums() -> None:
+    """A sketch that lost nothing: its matrix is the rows. What is left is the rounding of sums and of the query."""
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        A = rng.random((1, 3)) * 1e3 + 1e-6 * rng.standard_normal((30, 3))
+        total = float(np.sum(A * A))
+        sketch = Sketch(A.copy(), 30, 0.0, 0.0, 30, A.size, total, A.cumsum(axis=0)[-1], 30.0, 0)
+        exact = [[Fraction(float(value)) for value in column] for column in A.T]
+        centred = [[value - sum(column) / 30 for value in column] for column in exact]
+        truth = [[sum(a * b for a, b in zip(one, other, strict=True)) / 29 for one in centred] for other in centred]
+        for i, j in ((0, 0), (0, 1), (1, 2), (2, 2)):
+            interval = sketch.covariance(i, j)
+            assert interval.lower <= truth[i][j] <= interval.upper
+        values = np.linalg.eigvalsh(np.array(truth, dtype=np.float64))[::-1]
+        pca = sketch.pca(3)
+        assert np.all(np.abs(values - pca.explained_variance) <= pca.error)

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sfd_stream.sketch.estimator import SparseFrequentDirections
 from sfd_stream.sketch.synthetic import paper_synthetic, paper_synthetic_blocks
 
 SHAPES = st.integers(1, 60).flatmap(lambda d: st.tuples(st.integers(0, 40), st.just(d), st.integers(0, d)))
@@ -78,3 +79,19 @@ def test_blocks_are_the_matrix_in_parts() -> None:
 def test_impossible_shapes_are_refused(shape: tuple[int, int, int]) -> None:
     with pytest.raises(ValueError, match="need n >= 0"):
         paper_synthetic(*shape)
+
+
+def test_rows_and_a_sketch_of_the_same_seed_share_no_random_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    real, streams = np.random.default_rng, set[tuple[int, ...]]()
+
+    def recorded(seed: list[int]) -> np.random.Generator:
+        streams.add(tuple(np.random.SeedSequence(seed).generate_state(4).tolist()))
+        return real(seed)
+
+    monkeypatch.setattr(np.random, "default_rng", recorded)
+    rows = paper_synthetic(10_000, 100, 60, seed=7)  # enough for a shrink
+    of_rows, streams = streams, set()
+    SparseFrequentDirections(ell=4, seed=7).fit(rows)
+    assert of_rows
+    assert streams
+    assert not of_rows & streams
