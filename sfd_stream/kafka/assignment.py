@@ -81,6 +81,8 @@ class Assignment:
         self.held: set[int] = set()
         """Without a position yet."""
         self.paused: set[int] = set()
+        self.leaving: frozenset[int] = frozenset()
+        """About to go: those of which the listener is being told."""
         self.closing = False
         self._topic = topic
         self._listener = listener
@@ -116,6 +118,10 @@ class Assignment:
             self.consumer.resume(self.where(torn))
         return found
 
+    def stayed(self, partition: int | None) -> bool:
+        """Whether a partition is read, and was not lost or revoked in this poll."""
+        return partition in self.positions and partition not in self._left_in_this_poll
+
     def expel(self) -> frozenset[int]:
         """Polled too late: what was ours is another's by now, whether or not the client says so later.
 
@@ -135,8 +141,6 @@ class Assignment:
         self.held.remove(partition)
         self.positions[partition] = start.offset
         self._assign({partition: start})
-        if partition in self.paused:
-            self.consumer.pause(self.where([partition]))
 
     def pause(self, partitions: Collection[int]) -> None:
         self.paused |= set(partitions) & self.all
@@ -153,6 +157,7 @@ class Assignment:
             self._decline()
             return
         partitions = sorted(tp.partition for tp in given)
+        self._lose_unreported(partitions)
         starts: Mapping[int, Start | None] = {}
         if self._failures.first is None:
             with self._failures.kept():
@@ -166,6 +171,25 @@ class Assignment:
 
     def on_lost(self, _: Consumer, given: list[TopicPartition]) -> None:
         self._leave({tp.partition for tp in given}, self._listener.on_lost)
+
+    def _lose_unreported(self, given: Collection[int]) -> None:
+        """What is assigned while it is still held was lost in between (librdkafka's pull request 5604).
+
+        An eager assignment is the whole one: whatever is still held was lost. The client refuses to assign what it
+        still reads.
+        """
+        lost = self.all & set(given) if self._incremental else self.all
+        if lost and self._failures.first is None:
+            with self._failures.kept():
+                self._listener.on_lost(sorted(lost))
+        with self._failures.kept():
+            self._drop(lost)
+            if self._incremental and (read := self._read_of(given)):
+                self.consumer.incremental_unassign(self.where(read))
+
+    def _read_of(self, partitions: Collection[int]) -> set[int]:
+        """Those that the client reads, whatever it was told."""
+        return set(partitions) & {tp.partition for tp in self.consumer.assignment()}
 
     def _decline(self) -> None:
         """An assignment that was on its way when we left: nothing of it is read."""
@@ -189,29 +213,37 @@ class Assignment:
         self._on_given()
         self.held |= starts.keys() - begun.keys()
         self.positions.update({p: start.offset for p, start in begun.items()})
-        self._assign(begun)  # even with nothing: a callback that assigns nothing gets everything, at default offsets
         self._torn |= self._left_in_this_poll & begun.keys()
-        if unread := (self._torn | self.paused) & begun.keys():
-            self.consumer.pause(self.where(unread))
+        self._assign(begun)  # even with nothing: a callback that assigns nothing gets everything, at default offsets
 
     def _assign(self, begun: Mapping[int, Start]) -> None:
-        """Eager: the whole assignment at once, those already read where they are."""
+        """Eager: the whole assignment at once, those already read where they are.
+
+        The client keeps a partition's pause when it is unassigned and assigned again: each is paused or resumed anew.
+        """
         if self._incremental:
-            self.consumer.incremental_assign([self._start(p, start) for p, start in begun.items()])
+            starts = dict(begun)
+            self.consumer.incremental_assign([self._start(p, start) for p, start in starts.items()])
         else:
             starts = {p: Start(offset) for p, offset in self.positions.items()} | dict(begun)
             self.consumer.assign([self._start(p, start) for p, start in starts.items()])
+        unread = starts.keys() & (self.paused | self._torn)
+        if unread:
+            self.consumer.pause(self.where(unread))
+        if read := starts.keys() - unread:
+            self.consumer.resume(self.where(read))
 
     def _leave(self, partitions: set[int], tell: Callable[[Collection[int]], None]) -> None:
         told = partitions & self.all
         if told and self._failures.first is None:
+            self.leaving = frozenset(told)
             with self._failures.kept():
                 tell(sorted(told))
+            self.leaving = frozenset()
         with self._failures.kept(), self._past_it_when_closing():
             self._drop(partitions)
             if self._incremental:
-                read = partitions & {tp.partition for tp in self.consumer.assignment()}
-                self.consumer.incremental_unassign(self.where(read))
+                self.consumer.incremental_unassign(self.where(self._read_of(partitions)))
             else:
                 self.consumer.unassign()
 

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import time
-from concurrent.futures import TimeoutError as NoAnswerError
+import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import (
-    ConsumerGroupTopicPartitions,
-    IsolationLevel,
-    KafkaException,
-    TopicCollection,
-    TopicPartition,
-)
-from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
+from confluent_kafka import Consumer, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
 from sfd_stream.errors import BrokerRefusedError
 from sfd_stream.kafka.commits import Committed
-from sfd_stream.kafka.faults import Fault, Hooks, address, error_of, fault_of, refusal, refuse_settings
+from sfd_stream.kafka.ends import REQUEST_S, offsets_of
+from sfd_stream.kafka.faults import Fault, Hooks, address, fault_of, refusal, refuse_settings
+from sfd_stream.kafka.outage import SLICE_S, Admin, ask
+from sfd_stream.kafka.properties import group_properties
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -31,14 +28,11 @@ class Cluster:
     def __init__(self, properties: Mapping[str, Any], topic: str, hooks: Hooks) -> None:
         self._properties = properties
         self._topic = topic
-        try:
-            self._admin = AdminClient({**properties, **hooks.as_properties(properties)})
-        except KafkaException as exception:
-            refuse_settings(exception, properties)
+        self._admin = Admin(properties, hooks)
 
     def cluster_id(self, timeout_s: float) -> str:
         found: str = self._ask(
-            lambda left_s: self._admin.list_topics(self._topic, timeout=left_s), timeout_s
+            lambda left_s: self._admin.list_topics(self._topic, timeout=min(left_s, SLICE_S)), timeout_s
         ).cluster_id
         return found
 
@@ -48,7 +42,8 @@ class Cluster:
             return None  # it has no controller to ask
 
         def question(left_s: float) -> Any:
-            asked = self._admin.describe_topics(TopicCollection([self._topic]), request_timeout=left_s)
+            topic = TopicCollection([self._topic])
+            asked = self._admin.describe_topics(topic, request_timeout=left_s + REQUEST_S)
             return asked[self._topic].result(left_s)
 
         return str(self._ask(question, timeout_s).topic_id)
@@ -61,30 +56,6 @@ class Cluster:
         if topic is None:
             raise self._no_topic()
         return len(topic.partitions)
-
-    def stable_committed(self, group: str, partition: int, timeout_s: float) -> Committed | None:
-        """TimeoutError while a transaction on it is open."""
-        (found,) = self._committed(group, [partition], timeout_s, stable=True)
-        return Committed.of(found)
-
-    def group_offsets(self, group: str, partitions: Collection[int], timeout_s: float) -> dict[int, int]:
-        """What a group has committed, without the partitions of which it has nothing."""
-        found = {tp.partition: Committed.of(tp) for tp in self._committed(group, partitions, timeout_s, stable=False)}
-        return {partition: committed.offset for partition, committed in found.items() if committed is not None}
-
-    def _committed(self, group: str, partitions: Collection[int], timeout_s: float, *, stable: bool) -> Any:
-        where = [TopicPartition(self._topic, partition) for partition in sorted(partitions)]
-        asked = ConsumerGroupTopicPartitions(group, where)
-
-        def question(left_s: float) -> Any:
-            answer = self._admin.list_consumer_group_offsets([asked], require_stable=stable, request_timeout=left_s)
-            found = answer[group].result(left_s).topic_partitions
-            for each in found:
-                if each.error is not None:
-                    raise KafkaException(each.error)
-            return found
-
-        return self._ask(question, timeout_s)
 
     def watermarks(self, partition: int, timeout_s: float) -> tuple[int, int]:
         """The first offset in the log and the one after the last committed record, asked of the leader."""
@@ -102,24 +73,25 @@ class Cluster:
         return self._offsets(partitions, spec.latest(), timeout_s)
 
     def _offsets(self, partitions: Collection[int], spec: Any, timeout_s: float) -> dict[int, int]:
-        where = {TopicPartition(self._topic, partition): spec for partition in sorted(partitions)}
+        places = [(self._topic, partition) for partition in partitions]
         asked_before = False
 
         def question(left_s: float) -> Any:
             nonlocal asked_before
             if asked_before:  # after a broker's restart, a client with old metadata is refused for ever
-                self._admin.list_topics(self._topic, timeout=left_s)
+                self._admin.list_topics(self._topic, timeout=min(left_s, SLICE_S))
             asked_before = True
-            level = IsolationLevel.READ_COMMITTED
-            found = self._admin.list_offsets(where, isolation_level=level, request_timeout=left_s)
-            return {tp.partition: int(future.result(left_s).offset) for tp, future in found.items()}
+            found = offsets_of(self._admin, places, spec, left_s)
+            return {partition: offset for (_, partition), offset in found.items()}
 
-        answer: dict[int, int] = self._ask(question, timeout_s) if where else {}
+        answer: dict[int, int] = self._ask(question, timeout_s)
         return answer
 
     def _metadata(self, timeout_s: float) -> Any:
         """The topic's metadata; None if it is not there."""
-        topics = self._ask(lambda left_s: self._admin.list_topics(self._topic, timeout=left_s), timeout_s).topics
+        topics = self._ask(
+            lambda left_s: self._admin.list_topics(self._topic, timeout=min(left_s, SLICE_S)), timeout_s
+        ).topics
         topic = topics.get(self._topic)
         if topic is None or (topic.error is not None and fault_of(topic.error) is Fault.UNKNOWN_TOPIC):
             return None
@@ -132,22 +104,45 @@ class Cluster:
         return BrokerRefusedError(f"topic {self._topic} is not there at {where}: create it, or name another")
 
     def _ask(self, question: Callable[[float], Any], timeout_s: float) -> Any:
-        return ask(question, timeout_s, self._properties)
+        return self._admin.ask(question, timeout_s)
 
 
-def ask(question: Callable[[float], Any], timeout_s: float, properties: Mapping[str, Any]) -> Any:
-    """Asks until answered. TimeoutError when the time is up: a fault that may pass has not passed yet."""
-    deadline = time.monotonic() + timeout_s
-    while True:
+class GroupOffsets:
+    """The offsets that a group has committed, asked through a consumer that never subscribes. Any thread may ask.
+
+    An admin request could ask for them too, but librdkafka sends it to the group's coordinator, and when such a request
+    fails it can abort the process (its issue 4605; its pull request 5397 names the cause).
+    """
+
+    def __init__(self, properties: Mapping[str, Any], topic: str, hooks: Hooks) -> None:
+        self._properties = group_properties(properties)
+        self._topic = topic
+        self._polling = threading.Lock()
+        quiet = replace(hooks, on_statistics=None)  # those of the consumer that reads are enough
         try:
-            return question(max(deadline - time.monotonic(), 0.05))
+            self._consumer = Consumer({**self._properties, **quiet.as_properties(properties)})
         except KafkaException as exception:
-            error = error_of(exception)
-            if fault_of(error) is Fault.REFUSED:
-                raise refusal(error, properties) from None
-            words = error.name()
-        except NoAnswerError:
-            words = "no answer"
-        if time.monotonic() >= deadline:
-            raise TimeoutError(f"{address(properties)} did not answer within {timeout_s:g} s ({words})")
-        time.sleep(0.05)
+            refuse_settings(exception, self._properties)
+
+    def committed(self, partitions: Collection[int], timeout_s: float) -> dict[int, Committed | None]:
+        """None where nothing is committed. TimeoutError while a transaction on one of them is open."""
+        where = [TopicPartition(self._topic, partition) for partition in sorted(partitions)]
+
+        def question(left_s: float) -> list[TopicPartition]:
+            found = self._consumer.committed(where, left_s)
+            for each in found:
+                if each.error is not None:
+                    raise KafkaException(each.error)
+            return found
+
+        self._serve()
+        found = ask(question, timeout_s, self._properties) if where else []
+        return {each.partition: Committed.of(each) for each in found}
+
+    def _serve(self) -> None:
+        """The client's log lines and tokens. Nothing is assigned that a poll could return."""
+        if self._polling.acquire(blocking=False):
+            try:
+                self._consumer.poll(0)
+            finally:
+                self._polling.release()

@@ -1,7 +1,12 @@
-"""Commits on their way and what became of them: values, never exceptions."""
+"""Commits on their way and what became of them: values, never exceptions.
+
+Of a partition at most one commit is on its way: the client retries one that the coordinator can't take yet, and does
+not hold back a later one meanwhile, so that the older offset would be the last to arrive.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -38,15 +43,38 @@ class Committed(NamedTuple):
 
 class Commits:
     def __init__(self) -> None:
-        self.pending = 0
+        self.waiting: dict[int, tuple[int, str]] = {}
+        """By partition: offset and metadata to be sent once the commit on its way is answered."""
+        self._sent: Counter[int] = Counter()
+        """By partition: commits without an answer, also of an earlier assignment."""
         self.last: dict[int, int] = {}  # by partition, acknowledged, since it was assigned
         self._results: list[CommitResult] = []
+
+    @property
+    def pending(self) -> bool:
+        """Whether a commit has no answer yet."""
+        return bool(self._sent)
+
+    def is_sent(self, partition: int) -> bool:
+        return self._sent[partition] > 0
+
+    def send(self, partitions: Iterable[int]) -> None:
+        self._sent.update(list(partitions))
+
+    def take_ready(self) -> dict[int, tuple[int, str]]:
+        """Those that wait for nothing any more."""
+        ready = {partition: what for partition, what in self.waiting.items() if not self.is_sent(partition)}
+        for partition in ready:
+            del self.waiting[partition]
+        return ready
 
     def refuse(self, partition: int, offset: int) -> None:
         self._results.append(CommitResult(partition, offset, NOT_ASSIGNED))
 
     def finish(self, error: KafkaError | None, offsets: Iterable[TopicPartition], assigned: frozenset[int]) -> None:
         for tp in offsets:
+            self._sent[tp.partition] -= 1
+            self._sent += Counter()  # drops what is answered
             found = tp.error or error
             self._results.append(CommitResult(tp.partition, tp.offset, found.name() if found else None))
             if found is None and tp.partition in assigned:
@@ -54,6 +82,7 @@ class Commits:
 
     def forget(self, partition: int) -> None:
         self.last.pop(partition, None)
+        self.waiting.pop(partition, None)
 
     def take(self) -> list[CommitResult]:
         results, self._results = self._results, []

@@ -5,13 +5,15 @@ It forgets: nothing is on disk, and a partition keeps about its last 5 MB. Topic
 partitions, when first asked for. It takes transactions from zombies, so it proves nothing about exactly-
 once: a real Kafka does.
 
-    python -m sfd_stream.kafka.embedded     prints its address; serves until standard input closes or SIGTERM
+    python -m sfd_stream.kafka.embedded     prints its address; serves until SIGTERM or its input pipe closes
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
+import stat
 import sys
 from typing import TYPE_CHECKING
 
@@ -63,8 +65,12 @@ def main() -> None:
     with EmbeddedBroker() as broker, contextlib.suppress(KeyboardInterrupt):
         sys.stdout.write(broker.bootstrap + "\n")
         sys.stdout.flush()
-        while sys.stdin.read(4096):
-            pass
+        if stat.S_ISFIFO(os.fstat(0).st_mode):  # whoever started it holds the other end: it ends with them
+            while sys.stdin.read(4096):
+                pass
+        else:  # a terminal would stop a process in the background that reads from it
+            while True:
+                signal.pause()
 
 
 if __name__ == "__main__":

@@ -73,6 +73,7 @@ _WORDS = {
     KafkaError._BAD_MSG: "a message fails its checksum: the log is damaged there",
     KafkaError._CRIT_SYS_RESOURCE: "the machine has no more memory, threads or files for the client",
 }
+_RECEIVE_MAX = "receive.message.max.bytes"
 _OUTSIDE = {KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._LOG_TRUNCATION}
 _NO_TOPIC = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION}
 
@@ -95,8 +96,11 @@ _AWAY = {KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_D
 
 
 def is_away(error: KafkaError) -> bool:
-    """Whether nobody answered, rather than somebody with a no."""
-    return error.code() in _AWAY
+    """Whether nobody answered, rather than somebody with a no. A controller whose brokers are all restarting answers
+    for them, by the code for a wrong replication factor.
+    """
+    restarting = error.code() == KafkaError.INVALID_REPLICATION_FACTOR and "brokers are currently fenced" in error.str()
+    return restarting or error.code() in _AWAY
 
 
 CHECK_IT = 'is it up, and is kafka.bootstrap.servers right? "sfd-stream doctor" tries it'
@@ -110,6 +114,8 @@ def lasts(error: KafkaError) -> bool:
 def refusal(error: KafkaError, properties: Mapping[str, Any]) -> BrokerRefusedError:
     """The error to raise, in words that say what to do."""
     advice = _WORDS.get(error.code(), "the client can't go on after a fatal error: start it again")
+    if error.code() == KafkaError._BAD_MSG and _RECEIVE_MAX in error.str():  # one code for two causes
+        advice = f"a record is larger than the client accepts: raise kafka.{_RECEIVE_MAX}"
     said = redacted(error.str(), properties)
     return BrokerRefusedError(f"{address(properties)} refused: {advice} ({error.name()}: {said})")
 

@@ -4,6 +4,8 @@ is an error.
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError
@@ -17,8 +19,10 @@ if TYPE_CHECKING:
 
     from sfd_stream.kafka.cluster import Cluster
 
-_PROBE_S = 1.0  # between questions to a broker that was away, each of which may take up to _PROBE_TIMEOUT_S
-_PROBE_TIMEOUT_S = 0.2
+_PROBE_S = 1.0
+"""Time between two questions to a broker that was unavailable."""
+
+_PROBE_TIMEOUT_S = 5.0
 
 
 class Presence:
@@ -42,6 +46,7 @@ class Presence:
         self._away_since: float | None = None
         self._unknown_since: float | None = None
         self._probed_at = clock()
+        self._probing: Future[bool] | None = None
 
     @property
     def away_s(self) -> float | None:
@@ -65,15 +70,18 @@ class Presence:
         self._away_since = self._unknown_since = None
 
     def probe(self) -> BrokerRefusedError | None:
-        """Asks whether what was missing is back; an error once the topic has been missing for too long."""
+        """Asks in the background whether what was missing is back; an error once the topic is missing for too long."""
         if self._away_since is None and self._unknown_since is None:
             return None
         now = self._clock()
-        if now - self._probed_at < _PROBE_S:
+        if self._probing is None and now - self._probed_at >= _PROBE_S:
+            self._probing = Future()
+            threading.Thread(target=self._ask, args=(self._probing,), name="kafka-probe", daemon=True).start()
+        if self._probing is None or not self._probing.done():
             return None
-        self._probed_at = now
+        probing, self._probing, self._probed_at = self._probing, None, now
         try:
-            exists = self._cluster.topic_exists(_PROBE_TIMEOUT_S)
+            exists = probing.result()
         except TimeoutError:
             return None
         self._away_since = None
@@ -83,3 +91,10 @@ class Presence:
             where = f"at {address(self._properties)} for {now - self._unknown_since:.0f} s"
             return BrokerRefusedError(f"topic {self._topic} is not there {where}: create it, or name another")
         return None
+
+    def _ask(self, answer: Future[bool]) -> None:
+        """On a thread of its own: the client may take longer than it was told to."""
+        try:
+            answer.set_result(self._cluster.topic_exists(_PROBE_TIMEOUT_S))
+        except BaseException as error:  # noqa: BLE001 - `probe` raises it
+            answer.set_exception(error)

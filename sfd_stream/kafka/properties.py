@@ -129,6 +129,15 @@ def tail_properties(user: Mapping[str, Any]) -> dict[str, Any]:
     return {**properties, **ours}
 
 
+def group_properties(user: Mapping[str, Any]) -> dict[str, Any]:
+    """What asks for a group's committed offsets is made of: it has the group's id and never joins the group.
+
+    With read_committed the broker answers only once no transaction on these offsets is open.
+    """
+    alone = {key: value for key, value in user.items() if key == "group.id" or not key.startswith(_GROUP)}
+    return {**consumer_properties(alone), "isolation.level": "read_committed"}
+
+
 def producer_properties(user: Mapping[str, Any]) -> dict[str, Any]:
     """What the producer is made of: idempotent, acknowledged by all in-sync replicas."""
     _check(user)

@@ -1,7 +1,7 @@
 """What may be asked about a source's topic, group and cluster: each within its time, else TimeoutError.
 
-All but `committed` and what is known already go to a client of their own, which any thread may ask: a consumer's
-questions wait behind its fetches, half a second for each partition.
+All but what is known already go to clients of their own, which any thread may ask: a consumer's questions wait behind
+its fetches, half a second for each partition.
 """
 
 from __future__ import annotations
@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import OFFSET_INVALID, Consumer
 
-from sfd_stream.kafka.cluster import Cluster, ask
+from sfd_stream.kafka.cluster import Cluster, GroupOffsets
 from sfd_stream.kafka.commits import Committed
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from sfd_stream.kafka.assignment import Assignment
+    from sfd_stream.kafka.records import Backlog
 
 _METADATA_MAGIC = b"CGMDv2:"
 """How librdkafka's group metadata begins; the generation, four bytes, is next, and is -1 or 0 for no member."""
@@ -26,25 +27,18 @@ class Questions:
     """A Source's other half."""
 
     _assignment: Assignment
+    _backlog: Backlog
     _cluster: Cluster
+    _first_topic_id: str | None = None
     _consumer: Consumer
+    _group: GroupOffsets
     _properties: Mapping[str, Any]
 
     # Of the cluster
 
     def committed(self, partitions: Collection[int], timeout_s: float) -> dict[int, Committed | None]:
-        """What the group has committed; None where nothing is. On the thread that owns the source."""
-        where = self._assignment.where(partitions)
-        found = ask(lambda left_s: self._consumer.committed(where, left_s), timeout_s, self._properties)
-        return {tp.partition: Committed.of(tp) for tp in found}
-
-    def stable_committed(self, partition: int, timeout_s: float) -> Committed | None:
-        """What the group has committed once no transaction is open on it."""
-        return self._cluster.stable_committed(str(self._properties["group.id"]), partition, timeout_s)
-
-    def group_offsets(self, partitions: Collection[int], timeout_s: float) -> dict[int, int]:
-        """As `committed`, without those that have none; may be asked by any thread."""
-        return self._cluster.group_offsets(str(self._properties["group.id"]), partitions, timeout_s)
+        """What the group has committed once no transaction on it is open; None where nothing is committed."""
+        return self._group.committed(partitions, timeout_s)
 
     def first_offsets(self, partitions: Collection[int], timeout_s: float) -> dict[int, int]:
         """Where the logs begin."""
@@ -66,7 +60,9 @@ class Questions:
 
     def topic_id(self, timeout_s: float) -> str | None:
         """Asked anew each time: a topic deleted and made again has another. None on the built-in broker."""
-        return self._cluster.topic_id(timeout_s)
+        found = self._cluster.topic_id(timeout_s)
+        self._first_topic_id = self._first_topic_id or found
+        return found
 
     # Known already, to the thread that owns the source
 
@@ -77,8 +73,10 @@ class Questions:
 
     def position(self, partition: int) -> int:
         """Where reading stands. It passes control records, which are never handed out: the end is
-        reached by this.
+        reached by this. It does not pass records that wait to be handed out.
         """
+        if partition in self._backlog:
+            return self._assignment.positions[partition]
         (found,) = self._consumer.position(self._assignment.where([partition]))
         handed_out = self._assignment.positions[partition]
         return handed_out if found.offset == OFFSET_INVALID else max(found.offset, handed_out)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -56,6 +57,16 @@ class PartitionBatch:
     def values(self) -> list[bytes | None]:
         """The bytes of each record; None is a tombstone."""
         return list(map(Message.value, self._messages))
+
+    @property
+    def messages(self) -> Sequence[Any]:
+        """As the client delivered them."""
+        return self._messages
+
+    @property
+    def size_bytes(self) -> int:
+        """Of all values."""
+        return sum(map(len, self._messages))
 
     @property
     def offsets(self) -> list[int]:
@@ -115,6 +126,46 @@ def split(messages: Sequence[Any], partitions: Collection[int]) -> list[Partitio
     else:
         runs = _gather(messages, numbers)
     return [PartitionBatch(number, found) for number, found in runs.items() if number in partitions]
+
+
+class Backlog:
+    """Records that the client delivered beyond the bytes of a batch, in order, until a later poll hands them out."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._waiting: dict[int, deque[Any]] = {}
+
+    def __contains__(self, partition: int) -> bool:
+        return partition in self._waiting
+
+    @property
+    def partitions(self) -> frozenset[int]:
+        return frozenset(self._waiting)
+
+    def forget(self, partition: int) -> None:
+        self._waiting.pop(partition, None)
+
+    def clear(self) -> None:
+        self._waiting.clear()
+
+    def bounded(self, batches: list[PartitionBatch], paused: Collection[int]) -> list[PartitionBatch]:
+        """What to hand out now of these batches and of the records that wait: at least one record, and no more bytes
+        than allowed beyond it. Records of paused partitions wait.
+        """
+        if not self._waiting and sum(batch.size_bytes for batch in batches) <= self._bytes_max:
+            return batches
+        for batch in batches:
+            self._waiting.setdefault(batch.partition, deque()).extend(batch.messages)
+        taken: dict[int, list[Any]] = {}
+        left = self._bytes_max
+        for partition in [p for p in self._waiting if p not in paused]:
+            waiting = self._waiting.pop(partition)
+            while waiting and (not taken or len(waiting[0]) <= left):
+                left -= len(waiting[0])
+                taken.setdefault(partition, []).append(waiting.popleft())
+            if waiting:
+                self._waiting[partition] = waiting  # the others come first in the next poll
+        return [PartitionBatch(partition, messages) for partition, messages in taken.items()]
 
 
 def _gather(messages: Sequence[Any], numbers: Sequence[Any]) -> dict[Any, Sequence[Any]]:

@@ -20,23 +20,26 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from sfd_stream.errors import RefusedStateError
+from sfd_stream.errors import BrokerRefusedError, RefusedStateError
 from sfd_stream.kafka.assignment import Assignment, Failures, RebalanceListener
-from sfd_stream.kafka.cluster import Cluster
+from sfd_stream.kafka.cluster import Cluster, GroupOffsets
 from sfd_stream.kafka.commits import CommitResult, Commits
 from sfd_stream.kafka.faults import Fault, Hooks, error_of, fault_of, refuse_settings
 from sfd_stream.kafka.presence import Presence
 from sfd_stream.kafka.properties import admin_properties, assigns_incrementally, consumer_properties
 from sfd_stream.kafka.questions import Questions
-from sfd_stream.kafka.records import PartitionBatch, Start, split
+from sfd_stream.kafka.records import Backlog, PartitionBatch, Start, split
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
 
-BATCH_BYTES = 4 << 20
-"""About so much at once: what a batch is decoded into then stays near the processor, and large messages take no more
-memory than small ones."""
+BATCH_BYTES = 1 << 20
+"""The most bytes of values that a poll hands out, unless one message has more. Decoding a list takes up to 50 times its
+bytes, so this bounds the memory that decoding takes."""
+
+
+TOPIC_ID_S = 5.0
 
 
 class Source(Questions):
@@ -57,8 +60,10 @@ class Source(Questions):
         self._logger = hooks.logger
         self._clock = clock
         self._properties = consumer_properties(properties)
+        self._incremental = assigns_incrementally(self._properties)
         self._failures = Failures()
         self._commits = Commits()
+        self._backlog = Backlog(BATCH_BYTES)
         self._closed = False
         self._records_at_once = 100
         callbacks = {"error_cb": self._on_error, "on_commit": self._on_commit}
@@ -67,15 +72,16 @@ class Source(Questions):
         except KafkaException as exception:
             refuse_settings(exception, self._properties)
         self._cluster = Cluster(admin_properties(properties), topic, hooks)
+        self._group = GroupOffsets(properties, topic, hooks)
         self._presence = Presence(self._cluster, topic, self._properties, clock, unknown_topic_s)
         self._assignment = Assignment(
             self._consumer,
             topic,
             listener,
             self._failures,
-            incremental=assigns_incrementally(self._properties),
+            incremental=self._incremental,
             on_given=self._presence.answered,
-            on_gone=self._commits.forget,
+            on_gone=self._forget,
         )
         self._assignment.subscribe()
 
@@ -88,24 +94,31 @@ class Source(Questions):
     def poll(self, max_records: int, timeout_s: float) -> list[PartitionBatch]:
         """Up to `max_records` records, fewer where they are large; waits up to `timeout_s` for that many.
 
-        Rebalances happen in here.
+        Rebalances happen in here. The client knows no limit in bytes: what it delivers beyond BATCH_BYTES waits for
+        later polls, which then ask the client for one record only, to keep the membership alive.
         """
         self._check()
         self._assignment.before_poll()
-        messages = self._consumer.consume(min(max_records, self._records_at_once), timeout_s)
+        if self._backlog.partitions - self._assignment.paused:
+            messages = self._consumer.consume(1, 0.0)
+        else:
+            messages = self._consumer.consume(min(max_records, self._records_at_once), timeout_s)
+        self._send_commits()
         self._failures.tell()
         if any(map(Message.error, messages)):  # in C; an error compared with None would raise
             self._see([message for message in messages if message.error() is not None])
             messages = [message for message in messages if message.error() is None]
         if messages:
             self._presence.answered()
-            mean_bytes = sum(map(len, messages)) / len(messages)
-            self._records_at_once = max(int(BATCH_BYTES / max(mean_bytes, 1)), 1)
         else:
             self._failures.keep(self._presence.probe())
             self._failures.tell()
-        readable = self._assignment.readable()
-        return [self._advance(batch) for batch in split(messages, readable)]
+        batches = split(messages, self._assignment.readable())
+        batches = self._backlog.bounded(batches, self._assignment.paused)
+        if batches:
+            mean_bytes = sum(batch.size_bytes for batch in batches) / sum(map(len, batches))
+            self._records_at_once = max(int(BATCH_BYTES / max(mean_bytes, 1)), 1)
+        return [self._advance(batch) for batch in batches]
 
     def _advance(self, batch: PartitionBatch) -> PartitionBatch:
         positions = self._assignment.positions
@@ -113,8 +126,14 @@ class Source(Questions):
         positions[batch.partition] = batch.next_offset
         return batch
 
+    def _forget(self, partition: int) -> None:
+        self._commits.forget(partition)
+        self._backlog.forget(partition)
+
     def begin(self, partition: int, start: Start) -> None:
         """Starts to read a partition that was held."""
+        if not self._incremental:
+            self._backlog.clear()  # everything is assigned again, from the last record handed out
         self._assignment.begin(partition, start)
 
     def pause(self, partitions: Collection[int]) -> None:
@@ -142,18 +161,26 @@ class Source(Questions):
     # Commits
 
     def commit(self, offsets: Mapping[int, int], metadata: str = "") -> None:
-        """Tells the broker, without waiting. Within on_revoke it is sent before the partitions are
-        given up.
+        """Sends it without waiting, or once the partition's last commit is answered: only the newest one then.
+
+        Within on_revoke it is sent at once, before the partitions are given up.
         """
         for partition in sorted(offsets.keys() - self.assigned):
             self._commits.refuse(partition, offsets[partition])
-        owned = sorted(offsets.keys() & self.assigned)
-        if not owned:
+        for partition in offsets.keys() & self.assigned:
+            self._commits.waiting[partition] = offsets[partition], metadata
+        self._send_commits()
+
+    def _send_commits(self) -> None:
+        ready = self._commits.take_ready()
+        for partition in self._assignment.leaving & self._commits.waiting.keys():
+            ready[partition] = self._commits.waiting.pop(partition)
+        if not ready:
             return
-        where = [TopicPartition(self.topic, p, offsets[p], metadata) for p in owned]
+        where = [TopicPartition(self.topic, p, *ready[p]) for p in sorted(ready)]
+        self._commits.send(ready)
         try:
             self._consumer.commit(offsets=where, asynchronous=True)
-            self._commits.pending += 1
         except KafkaException as exception:
             self._commits.finish(error_of(exception), where, self.assigned)
 
@@ -172,7 +199,6 @@ class Source(Questions):
         return self._commits.last
 
     def _on_commit(self, error: KafkaError | None, offsets: list[TopicPartition]) -> None:
-        self._commits.pending -= 1
         self._commits.finish(error, offsets, self.assigned)
 
     # Faults
@@ -201,6 +227,8 @@ class Source(Questions):
             assert error is not None
             fault = fault_of(error)
             if fault is Fault.OUTSIDE_LOG:
+                if not self._assignment.stayed(event.partition()):
+                    continue  # an old position: whoever has the partition now has its own
                 self._failures.keep(self._outside_log(event.partition(), error))
             elif fault is Fault.EXPELLED:
                 self._logger.warning("polled too late: the partitions of %s are lost", self.topic)
@@ -211,10 +239,22 @@ class Source(Questions):
 
     def _outside_log(self, partition: int | None, error: KafkaError) -> RefusedStateError:
         place = f"{self.topic}/{partition}"
-        offset = self._assignment.positions.get(partition or 0)
+        offset, before = self._assignment.positions.get(partition or 0), self._first_topic_id
+        try:
+            topic_id = self._cluster.topic_id(TOPIC_ID_S) if before is not None else None
+        except (BrokerRefusedError, TimeoutError) as failure:
+            return RefusedStateError(
+                f"offset {offset} of {place} is not in the log ({error.str()}), and it is not known whether the "
+                f"topic is still the same ({failure}); start the worker again: it names the command to run"
+            )
+        if topic_id != before:
+            return RefusedStateError(
+                f"topic {self.topic} was deleted and made again: the checkpoint of {place} is of topic id {before}, "
+                f'the topic\'s is {topic_id}; run "sfd-stream checkpoint reset {place} --to earliest"'
+            )
         return RefusedStateError(
-            f"offset {offset} of {place} is not in the log ({error.str()}): retention, truncation or a"
-            " new topic took rows that were not read; go on without them by"
+            f"offset {offset} of {place} is not in the log ({error.str()}): retention or truncation"
+            " took rows that were not read; go on without them by"
             f' "sfd-stream checkpoint reset {place} --to earliest --keep-sketch"'
         )
 
@@ -239,6 +279,7 @@ class Source(Questions):
             self._consumer.unsubscribe()
         while (self.assigned or self._commits.pending) and self._clock() < deadline and self._failures.first is None:
             self._consumer.consume(1, 0.05)
+            self._send_commits()
         self._closed = True
         closing = threading.Thread(target=self._consumer.close, name="kafka-close", daemon=True)
         closing.start()

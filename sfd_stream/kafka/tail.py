@@ -13,8 +13,7 @@ from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_INVALID, Consumer, KafkaError, KafkaException, TopicPartition
 
-from sfd_stream.errors import BrokerRefusedError
-from sfd_stream.kafka.cluster import ask
+from sfd_stream.errors import BrokerRefusedError, BrokerUnavailableError
 from sfd_stream.kafka.ends import Ends
 from sfd_stream.kafka.faults import CHECK_IT, Fault, Hooks, address, error_of, fault_of, refusal, refuse_settings
 from sfd_stream.kafka.properties import redacted, tail_properties
@@ -24,6 +23,8 @@ _BATCH = 500
 _TURN_S = 0.1
 _LOOK_EVERY_S = 30.0
 _LOOK_TIMEOUT_S = 1.0
+_LOG_LEVEL = 2
+"""The client's own lines about an outage are left out, some ten a second: this program warns, then raises."""
 
 
 class Tail:
@@ -38,6 +39,7 @@ class Tail:
         self.topic = topic
         self.cluster_id: str | None = None  # known once it has been read from
         self._clock = clock
+        properties = {"log_level": _LOG_LEVEL, **properties}
         self._properties = tail_properties(properties)
         self._failure: BrokerRefusedError | None = None
         self._words = ""
@@ -169,7 +171,7 @@ class Tail:
     def _ask(self, question: Callable[[float], Any], deadline: float) -> Any:
         left_s = max(deadline - self._clock(), 0.1)
         try:
-            return ask(question, left_s, self._properties)
+            return self._ends_asked.ask(question, left_s)
         except TimeoutError:
             if not self._positions:
                 self._consumer.poll(0)  # brings errors, as of credentials; nothing is assigned that it could hand out
@@ -187,7 +189,8 @@ class Tail:
             timeout_s,
         )
 
-    def _too_late(self, what: str, timeout_s: float) -> BrokerRefusedError:
-        last = f" (last heard: {self._words})" if self._words else ""
+    def _too_late(self, what: str, timeout_s: float) -> BrokerUnavailableError:
+        words = self._ends_asked.words or self._words
+        last = f" (last heard: {words})" if words else ""
         where = f"{address(self._properties)} did not answer in {timeout_s:.0f} s"
-        return BrokerRefusedError(f"{where}: {what}{last}; {CHECK_IT}")
+        return BrokerUnavailableError(f"{where}: {what}{last}; {CHECK_IT}")

@@ -4,13 +4,21 @@
 
 The offsets go first: a zombie is refused before it has written anything. What did not succeed for certain is aborted,
 or, if even that is not certain, left to a new producer of the same id, whose first act makes the coordinator finish or
-abort what the old one began. Blocking; one thread owns it.
+abort what the old one began. After a step that had to be repeated the next transaction has a new producer too: the
+request that timed out may still arrive, and librdkafka has no KIP-890, by which the broker would tell it from one of
+the next transaction. The new producer's epoch keeps it out.
+
+librdkafka's send_offsets_to_transaction ignores its time limit when the coordinator's connection breaks (its issue
+5456), and blocks for ever. Each step therefore runs on a thread of its own, which is abandoned, with its producer, when
+it is overdue. Blocking; one thread owns it.
 """
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, wait
 from typing import Any, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
@@ -24,6 +32,8 @@ TIMEOUT_MS = 10_000
 """So long a transaction may be open: what a worker that was killed leaves open holds up its successor for this long."""
 
 _TURN_S, _LOOK_S = 5.0, 0.1
+_OVERDUE_S = 5.0
+"""Beyond its time limit: a step that takes longer will not return."""
 
 
 class Offset(NamedTuple):
@@ -88,15 +98,17 @@ class TransactionalSink:
             self._reach("before-transaction")
             producer.begin_transaction()
             where = [TopicPartition(o.topic, o.partition, o.offset, o.metadata) for o in offsets]
-            self._insist(lambda left_s: producer.send_offsets_to_transaction(where, group, left_s), deadline)
+            repeated = self._insist(lambda left_s: producer.send_offsets_to_transaction(where, group, left_s), deadline)
             self._reach("after-offsets")
             self._send(producer, messages, deadline)
             self._reach("before-end")
-            self._insist(producer.commit_transaction, deadline)
+            repeated = self._insist(producer.commit_transaction, deadline) or repeated
         except KafkaException as exception:
             raise self._not_committed(error_of(exception)) from None
         except NotCommittedError as error:
             raise NotCommittedError(error.reason, certain=self._abort()) from None
+        if repeated:
+            self._producer = None
 
     def close(self) -> None:
         """What is open is aborted by the coordinator in its time."""
@@ -149,16 +161,36 @@ class TransactionalSink:
             else:
                 return
 
-    def _insist(self, step: Callable[[float], Any], deadline: float) -> None:
-        """A step that timed out or met a passing fault is taken again; each can be, by librdkafka's contract."""
+    def _insist(self, step: Callable[[float], Any], deadline: float) -> bool:
+        """Repeats a step that timed out or met a passing fault, as librdkafka's contract allows. Says if it did."""
+        repeated = False
         while True:
             try:
-                step(_TURN_S)
+                self._bounded(step)
             except KafkaException as exception:
                 if not error_of(exception).retriable() or self._clock() >= deadline:
                     raise
+                repeated = True
             else:
-                return
+                return repeated
+
+    def _bounded(self, step: Callable[[float], Any]) -> None:
+        """Raises NotCommittedError if the step is overdue. Its producer is left to its thread: the next fences it."""
+        done: Future[None] = Future()
+
+        def call() -> None:
+            try:
+                step(_TURN_S)
+            except BaseException as error:  # noqa: BLE001 - it belongs to whoever waits
+                done.set_exception(error)
+            else:
+                done.set_result(None)
+
+        threading.Thread(target=call, name="transaction-step", daemon=True).start()
+        if not wait([done], _TURN_S + _OVERDUE_S).done:
+            self._producer = None
+            raise NotCommittedError(f"the client did not return within {_TURN_S + _OVERDUE_S:g} s", certain=False)
+        done.result()
 
     def _not_committed(self, error: KafkaError) -> Exception:
         certain = error.txn_requires_abort() and self._abort()
@@ -178,7 +210,7 @@ class TransactionalSink:
             return False
         try:
             self._insist(producer.abort_transaction, self._clock() + TIMEOUT_MS / 1000)
-        except KafkaException:
+        except (KafkaException, NotCommittedError):
             return False
         if self._failure is not None:
             raise self._failure

@@ -34,6 +34,21 @@ def test_it_serves_other_processes_until_it_is_told_to_end(how: str) -> None:
         assert server.wait(30) == 0
 
 
+def test_it_serves_in_the_background_without_an_input() -> None:
+    """As by `python -m sfd_stream.kafka.embedded &` in a script: there its standard input is /dev/null."""
+    command = [sys.executable, "-m", "sfd_stream.kafka.embedded"]
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        bootstrap = server.stdout.readline().strip()
+        with pytest.raises(subprocess.TimeoutExpired):
+            server.wait(1)
+        producer = Producer({"bootstrap.servers": bootstrap, "log_level": 0})
+        producer.produce("rows", b"x")
+        assert producer.flush(30) == 0
+        server.send_signal(signal.SIGTERM)
+        assert server.wait(30) == 0
+
+
 def test_its_address_is_known_only_while_it_serves() -> None:
     broker = EmbeddedBroker()
     with broker:

@@ -231,7 +231,6 @@ def test_a_commit_is_answered_and_read_back_with_its_metadata(broker: Broker, re
     assert found[1] is None
     assert (found[0].offset, found[2].offset) == (4, 10)  # type: ignore[union-attr]
     assert found[0].metadata == "3-17"  # type: ignore[union-attr]
-    assert reader.source.group_offsets([0, 1, 2], 10) == {0: 4, 2: 10}
 
 
 @every_protocol
@@ -280,6 +279,16 @@ def test_one_who_rejoins_gives_up_its_partitions_and_gets_them_anew(broker: Brok
     assert kinds == ["assign", "revoke", "assign"]
     reader.until(lambda: reader.count == 80, "the replay from the start")
     assert all(reader.offsets(p) == [*range(10), *range(10)] for p in range(4))
+
+
+def test_a_record_larger_than_the_client_takes_names_the_setting(kafka: Broker, read: Read) -> None:
+    topic = kafka.create_topic()
+    kafka.produce(topic, [b"x" * 100_000])
+    small = {"receive.message.max.bytes": 20_000, "fetch.max.bytes": 10_000, "max.partition.fetch.bytes": 10_000}
+    reader = read(kafka, topic, {0: Start(0)}, properties={**small, "message.max.bytes": 10_000, "log_level": 0})
+    with pytest.raises(BrokerRefusedError, match=r"raise kafka\.receive\.message\.max\.bytes") as refused:
+        reader.until(lambda: False)
+    assert "damaged" not in str(refused.value)
 
 
 @pytest.mark.parametrize("start", [3, 999])

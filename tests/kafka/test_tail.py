@@ -28,7 +28,8 @@ class SlowBroker:
     def ends(self, *_: Any, **__: Any) -> Any:
         found = SimpleNamespace(error=None, partitions={0: None})
         metadata = SimpleNamespace(cluster_id="c", topics={"t": found})
-        return SimpleNamespace(metadata=lambda *_: metadata, marks=lambda *_: {0: (100, 120)})
+        asked = {"metadata": lambda *_: metadata, "marks": lambda *_: {0: (100, 120)}}
+        return SimpleNamespace(**asked, ask=lambda question, left_s: question(left_s), words="")
 
     def _position(self, _: Any) -> list[Any]:
         return [SimpleNamespace(offset=self.next if self.next > 100 else OFFSET_INVALID)]

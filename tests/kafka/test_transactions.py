@@ -8,8 +8,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 
 from sfd_stream.errors import SettingsError
+from sfd_stream.kafka import transactions
+from sfd_stream.kafka.cluster import GroupOffsets
+from sfd_stream.kafka.faults import Hooks
 from sfd_stream.kafka.records import Start
 from sfd_stream.kafka.sink import TOO_LARGE
 from sfd_stream.kafka.source import Source
@@ -54,8 +58,11 @@ class Case:
         self.group = f"g-{uuid.uuid4().hex[:12]}"
         self.member = Member(broker, self.topic, self.group)
 
-    def sink(self, *, give_up_s: float = 10, reach: Callable[[str], None] = lambda _: None) -> TransactionalSink:
+    def sink(
+        self, *, give_up_s: float = 10, reach: Callable[[str], None] = lambda _: None, timeout_ms: int = 2000
+    ) -> TransactionalSink:
         properties = {"bootstrap.servers": self.broker.bootstrap, "log_level": 0, **SHORT}
+        properties["transaction.timeout.ms"] = timeout_ms
         return TransactionalSink(properties, f"{self.group}-{uuid.uuid4().hex}", give_up_s=give_up_s, reach=reach)
 
     def offset(self, number: int) -> Offset:
@@ -72,7 +79,7 @@ class Case:
             tail.close()
 
     def committed(self, timeout_s: float = 20) -> tuple[int, str] | None:
-        found = self.member.source.stable_committed(0, timeout_s)
+        found = self.member.source.committed([0], timeout_s)[0]
         return None if found is None else (found.offset, found.metadata)
 
 
@@ -94,16 +101,22 @@ def test_offset_its_metadata_and_message_are_seen_together(case: Case) -> None:
 
 
 def test_while_a_transaction_is_open_nobody_is_told_what_is_committed(case: Case) -> None:
+    """Whatever isolation.level the settings have: what is asked for is the offset, not a record."""
     membership = case.member.until_assigned()
     told: list[Any] = []
+    properties = {"bootstrap.servers": case.broker.bootstrap, "group.id": case.group, "log_level": 0}
+    others = GroupOffsets({**properties, "isolation.level": "read_uncommitted"}, case.topic, Hooks())
 
     def reach(point: str) -> None:
         if point == "before-end":
             with pytest.raises(TimeoutError):
-                case.committed(0.3)
+                case.committed(1.0)
+            with pytest.raises(TimeoutError):
+                others.committed([0], 1.0)
             told.append(case.seen())
 
-    case.sink(reach=reach).commit([case.offset(1)], membership, [case.message(1)])
+    # The broker must not end the transaction while the two questions wait.
+    case.sink(reach=reach, timeout_ms=60_000).commit([case.offset(1)], membership, [case.message(1)])
     assert told == [[]]
     assert case.committed() == (1, "state 1")
 
@@ -163,6 +176,7 @@ def test_a_transaction_that_the_coordinator_ended_is_not_seen_and_the_next_works
     assert (case.committed(), case.seen()) == ((2, "state 2"), [case.message(2).value])
 
 
+@pytest.mark.slow
 def test_an_unknown_result_is_told_as_such_and_the_committed_id_tells_what_was_seen(
     private_broker: PrivateBrokers,
 ) -> None:
@@ -191,3 +205,79 @@ def test_a_property_that_librdkafka_refuses_is_a_setting_to_mend(kafka: Broker) 
     properties = {"bootstrap.servers": kafka.bootstrap, "message.timeout.ms": 20_000, "log_level": 0}
     with pytest.raises(SettingsError, match=r"message\.timeout\.ms"):
         TransactionalSink(properties, "id", give_up_s=1)
+
+
+class ScriptedProducer:
+    """As librdkafka's. `timeouts`: by step, how many calls time out although the broker may do what was asked later."""
+
+    made: list[ScriptedProducer]
+    timeouts: dict[str, int]
+
+    def __init__(self, _: Any) -> None:
+        self.committed = 0
+        self.made.append(self)
+
+    def __len__(self) -> int:
+        return 0
+
+    def _step(self, name: str) -> None:
+        if self.timeouts.get(name, 0):
+            self.timeouts[name] -= 1
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "timed out", retriable=True))
+
+    def init_transactions(self, _: float) -> None:
+        self._step("init")
+
+    def begin_transaction(self) -> None: ...
+
+    def send_offsets_to_transaction(self, *_: Any) -> None:
+        if self.timeouts.get("never", 0):
+            self.timeouts["never"] -= 1
+            threading.Event().wait(600)
+        self._step("offsets")
+
+    def commit_transaction(self, _: float) -> None:
+        self._step("commit")
+        self.committed += 1
+
+
+@pytest.mark.parametrize(
+    ("timeouts", "producers"),
+    [({}, [3]), ({"init": 1}, [3]), ({"commit": 1}, [1, 2]), ({"commit": 2}, [1, 2]), ({"offsets": 1}, [1, 2])],
+)
+def test_a_transaction_after_a_retried_one_has_a_producer_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, timeouts: dict[str, int], producers: list[int]
+) -> None:
+    """The request that timed out may still arrive: without KIP-890 in the client only a new epoch keeps it out."""
+    monkeypatch.setattr(ScriptedProducer, "made", [], raising=False)
+    monkeypatch.setattr(ScriptedProducer, "timeouts", dict(timeouts), raising=False)
+    monkeypatch.setattr(transactions, "Producer", ScriptedProducer)
+    sink = TransactionalSink({"bootstrap.servers": "b:1"}, "id", give_up_s=10)
+    for offset in range(3):
+        sink.commit([Offset("t", 0, offset, "")], b"group", [])
+    assert [producer.committed for producer in ScriptedProducer.made] == producers
+
+
+def test_a_step_that_ignores_its_time_limit_is_abandoned_with_its_producer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As send_offsets_to_transaction of librdkafka does after its connections were reset (its issue 5456)."""
+    monkeypatch.setattr(ScriptedProducer, "made", [], raising=False)
+    monkeypatch.setattr(ScriptedProducer, "timeouts", {"never": 1}, raising=False)
+    monkeypatch.setattr(transactions, "Producer", ScriptedProducer)
+    monkeypatch.setattr(transactions, "_OVERDUE_S", 0.1, raising=False)
+    monkeypatch.setattr(transactions, "_TURN_S", 0.1)
+    sink, failures = TransactionalSink({"bootstrap.servers": "b:1"}, "id", give_up_s=10), []
+
+    def commit() -> None:
+        try:
+            sink.commit([Offset("t", 0, 1, "")], b"group", [])
+        except NotCommittedError as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=commit, daemon=True)
+    thread.start()
+    thread.join(30)
+    assert not thread.is_alive(), "it blocks for ever"
+    assert [failure.certain for failure in failures] == [False]
+    commit()
+    assert [producer.committed for producer in ScriptedProducer.made] == [0, 1], "the next has a producer of its own"
+    assert len(failures) == 1

@@ -1,0 +1,128 @@
+"""Questions to a broker that may be unavailable. While it is, a warning within 5 s, then one every 30 s."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from concurrent.futures import TimeoutError as NoAnswerError
+from typing import TYPE_CHECKING, Any
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
+
+from sfd_stream.kafka.faults import Fault, Hooks, address, error_of, fault_of, refusal, refuse_settings
+from sfd_stream.kafka.properties import redacted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from sfd_stream.errors import BrokerRefusedError
+
+SLICE_S = 3.0
+"""Time limit of one metadata request while the question itself has more time: a warning is due within 5 s."""
+
+FIRST_S, EVERY_S = 2.0, 30.0
+
+_CRITICAL = 2
+"""The client would write a line for each attempt to connect; the warnings here have its reasons."""
+
+
+class Outage:
+    """What is known of a broker that does not answer. Any thread may call it."""
+
+    def __init__(
+        self, properties: Mapping[str, Any], logger: logging.Logger, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.refused: BrokerRefusedError | None = None
+        """A permanent error that the client reported by its callback alone, such as unknown credentials."""
+        self.words = ""
+        """The client's last report, in words."""
+        self._properties = properties
+        self._logger = logger
+        self._clock = clock
+        self._since: float | None = None
+        self._warn_at = 0.0
+        self._lock = threading.Lock()
+
+    def note(self, error: KafkaError) -> None:
+        """The client's error callback. A report that names the reason is kept rather than "all brokers down"."""
+        if fault_of(error) is Fault.REFUSED:
+            self.refused = self.refused or refusal(error, self._properties)
+        if not self.words or error.code() != KafkaError._ALL_BROKERS_DOWN:
+            self.words = f"{error.name()}: {redacted(error.str(), self._properties)}"
+
+    def unanswered(self, since: float, words: str) -> None:
+        """A question that was asked at `since` has no answer yet."""
+        with self._lock:
+            self._since = since if self._since is None else self._since
+            now, lasts_s = self._clock(), self._clock() - self._since
+            if lasts_s < FIRST_S or now < self._warn_at:
+                return
+            self._warn_at = now + EVERY_S
+        reason = self.words or words
+        self._logger.warning(
+            "broker unavailable, will retry: %s has not answered for %.0f s (%s)",
+            address(self._properties),
+            lasts_s,
+            reason,
+        )
+
+    def answered(self) -> None:
+        with self._lock:
+            self._since, self._warn_at, self.words, self.refused = None, 0.0, "", None
+
+
+class Admin(AdminClient):
+    """An AdminClient that knows why no broker answers. Its callbacks run when it is polled."""
+
+    def __init__(self, properties: Mapping[str, Any], hooks: Hooks) -> None:
+        self.properties = properties
+        self.outage = Outage(properties, hooks.logger)
+        try:
+            given: dict[str, Any] = {**properties, **hooks.as_properties(properties), "error_cb": self.outage.note}
+            super().__init__({"log_level": _CRITICAL, **given})
+        except KafkaException as exception:
+            refuse_settings(exception, properties)
+
+    def ask(self, question: Callable[[float], Any], timeout_s: float) -> Any:
+        """As the function, with warnings while nobody answers."""
+        return ask(question, timeout_s, self.properties, self)
+
+    def unanswered(self, since: float, words: str) -> None:
+        self.poll(0)
+        if self.outage.refused is not None:
+            raise self.outage.refused
+        self.outage.unanswered(since, words)
+
+    def answered(self) -> None:
+        """Reports that were not served yet are of the past too: they must not end a later question."""
+        self.poll(0)
+        self.outage.answered()
+
+
+def ask(
+    question: Callable[[float], Any], timeout_s: float, properties: Mapping[str, Any], admin: Admin | None = None
+) -> Any:
+    """Asks until answered. TimeoutError when the time is up: a fault that may pass has not passed yet."""
+    began = time.monotonic()
+    deadline = began + timeout_s
+    while True:
+        try:
+            answer = question(max(deadline - time.monotonic(), 0.05))
+        except KafkaException as exception:
+            error = error_of(exception)
+            if fault_of(error) is Fault.REFUSED:
+                raise refusal(error, properties) from None
+            words = error.name()
+        except NoAnswerError:
+            words = "no answer"
+        else:
+            if admin is not None:
+                admin.answered()
+            return answer
+        if admin is not None:
+            admin.unanswered(began, words)
+        if time.monotonic() >= deadline:
+            raise TimeoutError(f"{address(properties)} did not answer within {timeout_s:g} s ({words})")
+        time.sleep(0.05)
