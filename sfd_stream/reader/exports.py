@@ -13,6 +13,7 @@ import scipy.io
 from sfd_stream.errors import NoSnapshotError, SettingsError
 from sfd_stream.reader.merged import MergedSketch
 from sfd_stream.reader.report import numbers_of
+from sfd_stream.sketch.sketch import at_most
 
 
 def export(merged: MergedSketch, file: Path, k: int | None = None) -> None:
@@ -26,14 +27,20 @@ def export(merged: MergedSketch, file: Path, k: int | None = None) -> None:
 
 
 def _npz(merged: MergedSketch, file: Path, k: int | None) -> None:
-    """B, its directions, the exact counters, names and what is missing; `numpy.load(file)` gives them by name."""
-    sums = merged.sketch.column_sums
+    """B, its directions, the exact counters, names and what is missing; `numpy.load(file)` gives them by name.
+
+    Directions are those of the columns: times `name_signs` they are those of the names.
+    """
+    sums, k = merged.sketch.column_sums, at_most(k, merged)
+    columns = np.array(sorted(merged.names), dtype=np.int64)
+    signs = np.ones(len(columns)) if merged.features is None else merged.features.signs()[columns]
     arrays = {
         "matrix": merged.sketch.matrix,
         "components": merged.components(k),
         "singular_values": merged.singular_values(k),
         **({} if sums is None else {"column_sums": sums}),
-        "name_columns": np.array(sorted(merged.names), dtype=np.int64),
+        "name_columns": columns,
+        "name_signs": signs,
         "names": np.array([merged.names[column] for column in sorted(merged.names)], dtype=np.str_),
         "partitions": np.array(merged.partitions, dtype=np.str_),
         "missing": np.array(merged.missing, dtype=np.str_),
@@ -44,7 +51,7 @@ def _npz(merged: MergedSketch, file: Path, k: int | None) -> None:
 
 def _csv(merged: MergedSketch, file: Path, k: int | None) -> None:
     """The long table: component, column, name, weight."""
-    table = merged.to_table(k)
+    table = merged.to_table(at_most(k, merged))
     with file.open("w", newline="", encoding="utf-8") as stream:
         writer = csv.writer(stream)
         writer.writerow(table)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,17 +12,28 @@ from scipy.sparse.linalg import LinearOperator
 
 from sfd_stream.errors import NoSnapshotError, UnmergeableError
 from sfd_stream.sketch.drift import Drift
+from sfd_stream.sketch.features import Features
 from sfd_stream.sketch.rows import Float
-from sfd_stream.sketch.sketch import PCA, HasSketch, Interval, Sketch, signed
-from sfd_stream.sketch.tables import frame_of, long_table, strongest
-from sfd_stream.wire.hashing import signed_columns
-from sfd_stream.wire.snapshot_ids import Part
+from sfd_stream.sketch.sketch import PCA, HasSketch, Interval, Sketch, coordinates
+from sfd_stream.wire.columns import HashedColumns
+from sfd_stream.wire.sketch_files import load_snapshot, save_snapshot, sketch_in
+from sfd_stream.wire.snapshot_ids import Part, SnapshotId
 from sfd_stream.wire.snapshots import Snapshot
 
 
 @dataclass(frozen=True, eq=False)
 class MergedSketch:
-    """Answers what a `Sketch` answers, for `sketch`; `missing` is empty when every partition is in it."""
+    """One sketch of all partitions, which answers what a `Sketch` answers, for `sketch`.
+
+    `parts` are the snapshots in it, `missing` names the partitions without one: empty when it is complete. The examples
+    of the methods continue this one:
+
+    >>> from sfd_stream import SnapshotReader
+    >>> with SnapshotReader("localhost:9092", "sketches") as reader:
+    ...     sketch = reader.merged()
+    >>> sketch
+    MergedSketch(all 1 partitions; oldest ... s; Sketch(ell=4, d=1,024, rows=9, ...))
+    """
 
     sketch: Sketch
     parts: tuple[Part, ...]
@@ -40,6 +52,7 @@ class MergedSketch:
 
     @property
     def complete(self) -> bool:
+        """Whether every partition is in it."""
         return not self.missing
 
     @property
@@ -57,55 +70,78 @@ class MergedSketch:
 
     @property
     def d(self) -> int:
+        """The number of columns."""
         return self.sketch.d
 
     @property
+    def k_max(self) -> int:
+        """The largest k that can be asked for."""
+        return self.sketch.k_max
+
+    @property
     def rows(self) -> int:
+        """The number of rows, exactly."""
         return self.sketch.rows
 
     @property
     def nnz(self) -> int:
+        """The number of non-zeros, exactly."""
         return self.sketch.nnz
 
     @property
     def squared_frobenius(self) -> float:
+        """The sum of all squared values, ||A||F^2."""
         return self.sketch.squared_frobenius
 
     @property
     def matrix(self) -> Float:
+        """B, the sketch's matrix (at most ell x d)."""
         return self.sketch.matrix
 
     @property
     def ell(self) -> int:
+        """The most rows that B may have."""
         return self.sketch.ell
 
     @property
     def column_sums(self) -> Float | None:
+        """The sum of each column; None where the snapshots were published without them."""
         return self.sketch.column_sums
 
     @property
     def weight(self) -> float:
+        """The number of rows, less where old rows count less."""
         return self.sketch.weight
 
     @property
     def shrinks(self) -> int:
+        """How often rows were shrunk."""
         return self.sketch.shrinks
 
     @property
     def delta(self) -> float:
+        """The certified error: no eigenvalue of A'A - B'B exceeds it."""
         return self.sketch.delta
 
     @property
     def failure_probability(self) -> float:
+        """The probability with which delta may not hold."""
         return self.sketch.failure_probability
 
     @property
     def rounding(self) -> float:
+        """How far below 0 rounding may bring an eigenvalue of A'A - B'B."""
         return self.sketch.rounding
 
     @property
     def mean(self) -> Float:
+        """The rows' exact (weighted) mean."""
         return self.sketch.mean
+
+    @property
+    def total_variance(self) -> float:
+        """The sum of the variances of all columns."""
+        return self.sketch.total_variance
 
     def singular_values(self, k: int | None = None) -> Float:
         return self.sketch.singular_values(k)
@@ -114,12 +150,19 @@ class MergedSketch:
         return self.sketch.components(k)
 
     def project(self, X: Any, k: int | None = None) -> Float:
-        return self.sketch.project(X, k)
+        """Rows of X in the coordinates of the k strongest directions (not centred).
+
+        Where columns grow, rows may be narrower than the sketch, as from before it grew: they are zero in the rest.
+
+        >>> abs(sketch.project([{"sun": 1}, {"moon": 1}], 2)).round(2).tolist()
+        [[0.89, 0.0], [0.0, 0.89]]
+        """
+        return coordinates(X, self.components(k), self.features, growing=self.columns == "growing")
 
     def explained(self, k: int) -> Interval:
         return self.sketch.explained(k)
 
-    def covariance(self, i: int, j: int) -> Interval:
+    def covariance(self, i: int | str, j: int | str) -> Interval:
         return self.sketch.covariance(i, j)
 
     def gram(self) -> LinearOperator:
@@ -134,7 +177,7 @@ class MergedSketch:
     # Sketches made of it: of which partitions they are, they do not know
 
     def merge(self, other: Sketch | HasSketch) -> Sketch:
-        return self.sketch.merge(other if isinstance(other, Sketch) else other.sketch)
+        return self.sketch.merge(other)
 
     def resized(self, ell: int) -> Sketch:
         return self.sketch.resized(ell)
@@ -145,70 +188,110 @@ class MergedSketch:
     def astype(self, dtype: Any) -> Sketch:
         return self.sketch.astype(dtype)
 
+    # In a file
+
+    def save(self, file: str | os.PathLike[str]) -> None:
+        """Write the sketch to a file, with its partitions and names. `load` and `Sketch.load` read it.
+
+        >>> sketch.save("days.sketch")
+        """
+        first = self.parts[0].id
+        own = SnapshotId(first.cluster, "saved", first.topic, 0, 1, 1)
+        snapshot = Snapshot(
+            id=own,
+            partitions=1,
+            next_offset=0,
+            made_at_s=self.read_at_s,
+            sketch=self.sketch,
+            columns=self.columns,
+            hash_seed=self.hash_seed,
+            names=self.names,
+            merged_from=self.parts,
+            dtype="float32" if self.sketch.matrix.dtype == np.float32 else "float64",
+        )
+        save_snapshot(snapshot, file)
+
+    @classmethod
+    def load(cls, file: str | os.PathLike[str], *, max_bytes: int | None = None) -> MergedSketch:
+        """The merged sketch that `save` has written, with the ages that its parts had then.
+
+        FormatError if the file holds none, is damaged, or would need more than `max_bytes` (1 GiB if not given).
+
+        >>> from sfd_stream import MergedSketch
+        >>> sketch.save("days.sketch")
+        >>> MergedSketch.load("days.sketch").partitions
+        ('rows/0',)
+        """
+        found = load_snapshot(file, max_bytes)
+        return replace(merge([found], found.made_at_s), sketch=sketch_in(found))
+
     # By name
 
+    @property
+    def features(self) -> Features | None:
+        """What the columns stand for, where they have names."""
+        return self.sketch.features
+
     def name(self, column: int) -> str:
-        """The column's name where one is known, else its number."""
-        return self.names.get(column, str(column))
+        return self.sketch.name(column)
 
-    def components_by_name(self, k: int | None = None) -> Float:
-        """The components, without the signs that hashing gave to columns: an entry is the weight of the column's name.
+    def components_by_name(self, k: int | None = None, *, centre: bool = False) -> Float:
+        return self.sketch.components_by_name(k, centre=centre)
 
-        A feature x enters column h(x) with the sign of its hash. The sign of a whole direction means nothing; it is
-        chosen so that the largest weight is positive.
-        """
-        return signed(self.components(k) * self._hash_signs())
+    def by_name(self, components: Float) -> Float:
+        return self.sketch.by_name(components)
 
-    def _hash_signs(self) -> Float:
-        """Of every column's name; 1 where there is none, or where it was cut so that its hash is not known."""
-        signs = np.ones(self.d)
-        if self.hash_seed is not None and self.names:
-            columns = np.fromiter(self.names, dtype=np.int64, count=len(self.names))
-            found, of_names = signed_columns(list(self.names.values()), self.d, self.hash_seed)
-            same = found == columns
-            signs[columns[same]] = of_names[same]
-        return signs
+    def top(self, k: int | None = None, columns: int = 10, *, centre: bool = False) -> list[list[tuple[str, float]]]:
+        return self.sketch.top(k, columns, centre=centre)
 
-    def to_table(self, k: int | None = None, top: int | None = None) -> dict[str, Any]:
-        """Components by name as a long table: `component` (from 1), `column`, `name`, `weight`; `top` of each, or all.
+    def to_table(self, k: int | None = None, top: int | None = None, *, centre: bool = False) -> dict[str, Any]:
+        return self.sketch.to_table(k, top, centre=centre)
 
-        The columns of the dict are arrays of one length: `pandas.DataFrame(...)` and `pyarrow.table(...)` take it as
-        it is.
-        """
-        return long_table(self.components_by_name(k), self.name, top)
-
-    def to_frame(self, k: int | None = None, top: int | None = None) -> Any:
-        """The same as a pandas.DataFrame; pandas must be installed."""
-        return frame_of(self.to_table(k, top))
-
-    def top(self, k: int = 10, columns: int = 10) -> list[list[tuple[str, float]]]:
-        """The k strongest directions, each by the names and weights of its strongest columns."""
-        found = self.components_by_name(k)
-        return [
-            [(self.name(int(column)), float(direction[column])) for column in chosen]
-            for direction, chosen in zip(found, strongest(found, columns), strict=True)
-        ]
+    def to_frame(self, k: int | None = None, top: int | None = None, *, centre: bool = False) -> Any:
+        return self.sketch.to_frame(k, top, centre=centre)
 
 
-def merge(snapshots: Sequence[Snapshot], read_at_s: float, *, ell: int | None = None) -> MergedSketch:
-    """All of them as one, narrower ones padded with zero columns. UnmergeableError where that would not add up."""
+MISSING_MAX = 1_000_000
+"""The most partitions that are named as missing."""
+
+
+for _name, _answer in vars(MergedSketch).items():
+    # What a Sketch answers is documented there; help() shows it here too.
+    if not _name.startswith("_") and callable(getattr(Sketch, _name, None)) and not _answer.__doc__:
+        _answer.__doc__ = getattr(Sketch, _name).__doc__
+
+
+def merge(
+    snapshots: Sequence[Snapshot], read_at_s: float, *, ell: int | None = None, max_bytes: int | None = None
+) -> MergedSketch:
+    """All of them as one, narrower ones padded with zero columns. UnmergeableError where that would not add up.
+
+    `max_bytes` is what the padded ones may take in memory.
+    """
     if not snapshots:
         raise NoSnapshotError("there is no snapshot to merge")
     _check_meaning(snapshots)
     parts = tuple(part for snapshot in snapshots for part in snapshot.parts)
     _check_rows_once(parts)
     d = max(snapshot.sketch.d for snapshot in snapshots)
-    sketch = Sketch.merge_all(snapshot.sketch.padded(d) for snapshot in snapshots)
+    _check_padding(snapshots, d, max_bytes)
+    try:
+        sketch = Sketch.merge_all(snapshot.sketch.padded(d) for snapshot in snapshots)
+    except OverflowError as error:
+        raise UnmergeableError(f"the sketches can't be merged: {error}") from error
     names: dict[int, str] = {}
     for snapshot in reversed(snapshots):  # the first to name a column keeps it
         names.update(snapshot.names)
+    columns, seed = snapshots[0].columns, snapshots[0].hash_seed
+    if columns == "hashed" and seed is not None:
+        sketch = replace(sketch, features=HashedColumns(d, seed, names=names).known())
     return MergedSketch(
         sketch=sketch if ell is None else sketch.resized(ell),
         parts=parts,
         missing=_missing(parts),
         names=names,
-        columns=snapshots[0].columns,
-        hash_seed=snapshots[0].hash_seed,
+        columns=columns,
+        hash_seed=seed,
         read_at_s=read_at_s,
         dtype="float32" if all(snapshot.dtype == "float32" for snapshot in snapshots) else "float64",
     )
@@ -222,6 +305,17 @@ def _check_meaning(snapshots: Sequence[Snapshot]) -> None:
                 f"the columns of {other.id.key} ({_words(other)}) do not mean what those of {first.id.key} "
                 f"({_words(first)}) mean: they can't be merged; choose one group by group=, or take latest()"
             )
+
+
+def _check_padding(snapshots: Sequence[Snapshot], d: int, max_bytes: int | None) -> None:
+    """One snapshot of very many columns makes all others as wide."""
+    needed = sum(8 * d * (len(each.sketch.matrix) + 1) for each in snapshots if each.sketch.d < d)
+    if max_bytes is not None and needed > max_bytes:
+        widest = max(snapshots, key=lambda each: each.sketch.d)
+        raise UnmergeableError(
+            f"merging to the {d:,} columns of {widest.id.key} needs {needed:,} bytes of memory, more than the "
+            f"{max_bytes:,} that the reader allows; choose one group by group=, or raise max_total_bytes"
+        )
 
 
 def _words(snapshot: Snapshot) -> str:
@@ -247,12 +341,18 @@ def _missing(parts: Iterable[Part]) -> tuple[str, ...]:
     topics: dict[tuple[Any, ...], list[Part]] = {}
     for part in parts:
         topics.setdefault((part.id.cluster, part.id.group, part.id.topic, part.id.window), []).append(part)
+    counts = {key: max(part.partitions for part in of_topic) for key, of_topic in topics.items()}
+    if (whole := sum(counts.values()) - len(parts)) > MISSING_MAX:
+        most = topics[max(counts, key=lambda key: counts[key])][0]
+        raise UnmergeableError(
+            f"{whole:,} partitions are missing, more than a topic has: {most.id.key} says that there are "
+            f"{most.partitions:,}; choose one group by group="
+        )
     label = _label_of(parts)
     missing = []
-    for of_topic in topics.values():
-        count = max(part.partitions for part in of_topic)
+    for key, of_topic in topics.items():
         held = {part.id.partition for part in of_topic}
-        missing += [label(of_topic[0], p) for p in range(count) if p not in held]
+        missing += [label(of_topic[0], p) for p in range(counts[key]) if p not in held]
     return tuple(missing)
 
 

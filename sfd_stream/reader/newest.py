@@ -1,104 +1,224 @@
-"""The newest message of every key, by (epoch, number): what came late or twice is dropped. Pure."""
+"""The newest good message of every key, by (epoch, number). Older ones are dropped, junk is skipped. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import contextlib
+import os
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
-from sfd_stream.errors import FormatError
-from sfd_stream.wire.snapshot_ids import SnapshotId
-from sfd_stream.wire.snapshots import Reference, Snapshot, decode_message
+from sfd_stream.errors import FormatError, ObjectMissingError, RefusedStateError, SfdError, StoreRefusedError
+from sfd_stream.wire.snapshot_ids import PARTITION_MAX, SnapshotId, followed
+from sfd_stream.wire.snapshots import MAX_BYTES, Reference, Snapshot, decode_message, decoded_bytes, id_of
+
+_KEY_BYTES = 1024
+"""What a key takes beside its message."""
+
+_SAMPLE_BYTES = 1 << 16
+
+
+KEYS_MAX = 200_000
+"""The most keys that are held: twice the partitions that a topic may have."""
+
+
+def half_of_the_memory(limit: Path = Path("/sys/fs/cgroup/memory.max")) -> int:
+    """Of the machine, or of the container, where that is less."""
+    machine = int(os.sysconf("SC_PHYS_PAGES")) * int(os.sysconf("SC_PAGE_SIZE"))
+    with contextlib.suppress(OSError, ValueError):  # none, or the word "max"
+        machine = min(machine, int(limit.read_text(encoding="ascii")))
+    return machine // 2
+
+
+@dataclass
+class _Held:
+    """Of one key: the newest that was decoded, and what came after it and was not decoded yet."""
+
+    good: Snapshot | Reference | None = None
+    fresh: tuple[SnapshotId, bytes] | None = None
+
+    @property
+    def id(self) -> SnapshotId:
+        if self.fresh is not None:
+            return self.fresh[0]
+        assert self.good is not None
+        return self.good.id
+
+    @property
+    def bytes(self) -> int:
+        decoded = decoded_bytes(self.good) if isinstance(self.good, Snapshot) else 0
+        return _KEY_BYTES + decoded + (len(self.fresh[1]) if self.fresh is not None else 0)
 
 
 @dataclass
 class Newest:
-    """Bytes by key. They are decoded when somebody looks, so that the past of a topic costs no decoding.
+    """Messages by key. They are decoded when somebody looks, so that the past of a topic costs no decoding.
 
-    A message that can't be read is an error for whoever looks, until a newer one of its key takes its place, or the
-    same one again in good health.
+    Whoever can write to the topic can write anything. A message that is not a snapshot of its key is skipped and
+    counted, and changes nothing: what was good before stays. A null value resets its key.
     """
 
     group: str | None = None
+    max_snapshot_bytes: int = MAX_BYTES
+    max_total_bytes: int = field(default_factory=half_of_the_memory)
     dropped: int = 0
-    _ids: dict[str, SnapshotId] = field(default_factory=dict)
-    _values: dict[str, bytes] = field(default_factory=dict)
-    _decoded: dict[str, Snapshot | Reference] = field(default_factory=dict)
-    _broken: dict[str, FormatError] = field(default_factory=dict)
-    _gone: set[str] = field(default_factory=set)
+    """Messages that were older than what is held, or the same again."""
+    skipped: int = 0
+    """Messages that are no snapshot of their key, or one that can't be had."""
+    error: SfdError | None = None
+    """Why the last one was skipped."""
+    sample: bytes = b""
+    """The beginning of the last value that is no snapshot at all."""
+    held_bytes: int = 0
+    _held: dict[str, _Held] = field(default_factory=dict)
 
     def offer(self, key: bytes | None, value: bytes | None, headers: Iterable[tuple[str, bytes | None]] = ()) -> bool:
-        """Takes the message if it is news; says whether it is. A null value takes its key away."""
+        """Takes the message if it is news; says whether it is. A null value takes its key away, with its order."""
         label = (key or b"").decode("utf-8", "replace")
+        if self.group is not None and not label.startswith(f"{self.group}/"):
+            return False
         if value is None:
-            return self._take_away(label)
+            return self._forget(label)
+        told, held = SnapshotId.from_headers(headers), self._held.get(label)
+        if told is not None and told.key == label and self._is_old(told):
+            return False
         try:
-            snapshot_id = SnapshotId.from_headers(headers) or decode_message(value).id
+            found = _checked(label, value, told)
         except FormatError as error:
-            ours = self.group is None or label.startswith(f"{self.group}/")
-            if ours:
-                self._broken[label] = type(error)(f"the message {label!r}: {error}")
-            return ours
-        if self.group is not None and snapshot_id.group != self.group:
+            self._skip(f"the snapshot {told}" if told is not None else f"the message {label!r:.200}", error, value)
             return False
-        if not self._is_news(snapshot_id):
-            self.dropped += 1
+        ours = self.group is None or found.group == self.group
+        return ours and not self._is_old(found) and self._take(label, held or _Held(), found, value)
+
+    def _is_old(self, told: SnapshotId) -> bool:
+        held = self._held.get(told.key)
+        if held is None or told.order > held.id.order:
             return False
-        self._broken.pop(snapshot_id.key, None)
-        self._gone.discard(snapshot_id.key)
-        self._ids[snapshot_id.key] = snapshot_id
-        self._values[snapshot_id.key] = value
-        self._decoded.pop(snapshot_id.key, None)
+        self.dropped += 1
         return True
 
-    def _is_news(self, told: SnapshotId) -> bool:
-        """Newer than what is held, or the same again where that was taken away, or is damaged."""
-        last = self._ids.get(told.key)
-        if last is None or told.order != last.order:
-            return last is None or told.order > last.order
-        return told.key in self._gone or told.key in self._broken or not self._is_sound(last)
-
-    def _is_sound(self, held: SnapshotId) -> bool:
-        try:
-            self._look(held)
-        except FormatError:
+    def _take(self, label: str, held: _Held, found: SnapshotId, value: bytes) -> bool:
+        before = held.bytes if label in self._held else 0
+        after = _Held(held.good, (found, value))
+        if self.held_bytes - before + after.bytes > self.max_total_bytes or (not before and len(self) >= KEYS_MAX):
+            self._skip(f"the snapshot {found}", self._too_much(), b"")
             return False
+        self._held[label] = after
+        self.held_bytes += after.bytes - before
         return True
 
-    def _take_away(self, key: str) -> bool:
-        """The order is kept, so that nothing older comes back."""
-        known = self._broken.pop(key, None) is not None or (key in self._ids and key not in self._gone)
-        if key in self._ids:
-            self._gone.add(key)
-            self._values.pop(key, None)
-            self._decoded.pop(key, None)
-        return known
+    def _forget(self, label: str) -> bool:
+        held = self._held.pop(label, None)
+        if held is not None:
+            self.held_bytes -= held.bytes
+        return held is not None
+
+    def _skip(self, what: str, error: SfdError, value: bytes = b"") -> None:
+        self.skipped += 1
+        self.error = type(error)(f"{what}: {error}")
+        self.sample = value[:_SAMPLE_BYTES]
+
+    def _too_much(self) -> RefusedStateError:
+        return RefusedStateError(
+            f"the snapshots of the topic take more than {self.max_total_bytes:,} bytes of memory together, or have "
+            f"more than {KEYS_MAX:,} keys; choose one group by group=, or raise max_total_bytes"
+        )
 
     @property
     def ids(self) -> Mapping[str, SnapshotId]:
-        return {key: found for key, found in self._ids.items() if key not in self._gone}
+        return {key: held.id for key, held in self._held.items()}
 
     def __len__(self) -> int:
-        return len(self._ids) - len(self._gone) + len(self._broken)
+        return len(self._held)
 
-    def all(self) -> list[Snapshot | Reference]:
-        """Decoded, in the order of groups, topics and partitions."""
-        for error in self._broken.values():
-            raise error
-        return [self._look(found) for found in sorted(self.ids.values(), key=lambda i: (i.group, i.topic, i.partition))]
+    def all(
+        self, fetch: Callable[[Reference], Snapshot] | None = None, *, final: bool = True
+    ) -> list[Snapshot | Reference]:
+        """Decoded, in the order of groups, topics and partitions; `fetch` gives what a reference refers to.
 
-    def put(self, snapshot: Snapshot) -> None:
-        """What a reference led to, in its place."""
-        assert self._ids[snapshot.id.key] == snapshot.id
-        self._decoded[snapshot.id.key] = snapshot
-
-    def _look(self, told: SnapshotId) -> Snapshot | Reference:
-        if told.key not in self._decoded:
+        What turns out to be no snapshot is skipped. So is one whose object is missing, if that is `final`; else
+        ObjectMissingError is raised, because a newer message may be on its way. Raises the last error where nothing
+        good is left.
+        """
+        found, missing = [], None
+        for label in sorted(self._held, key=lambda key: _place(self._held[key].id)):
             try:
-                found = decode_message(self._values[told.key])
-            except FormatError as error:
-                raise type(error)(f"the snapshot {told}: {error}") from error
-            if found.id != told:
-                raise FormatError(f"a message's headers say {told}, its value is {found.id}")
-            self._decoded[told.key] = found
-            del self._values[told.key]  # held once, not twice
-        return self._decoded[told.key]
+                self._look(label, fetch)
+            except (FormatError, StoreRefusedError, ObjectMissingError) as error:
+                if isinstance(error, ObjectMissingError) and not final:
+                    missing = missing or error
+                    continue
+                self._fall_back(label, error)
+            if (held := self._held.get(label)) is not None and held.good is not None:
+                found.append(held.good)
+        if missing is not None:
+            raise missing
+        if not found and self.error is not None:
+            raise self.error
+        return found
+
+    def _look(self, label: str, fetch: Callable[[Reference], Snapshot] | None) -> None:
+        """Decodes what came last under this key."""
+        held = self._held[label]
+        if held.fresh is None:
+            return
+        found = decode_message(held.fresh[1], max_bytes=self.max_snapshot_bytes)
+        if isinstance(found, Reference) and fetch is not None:
+            found = fetch(found)
+        after = _Held(found)
+        total = self.held_bytes - held.bytes + after.bytes
+        if total > self.max_total_bytes:
+            raise self._too_much()
+        self._held[label], self.held_bytes = after, total
+
+    def _fall_back(self, label: str, error: SfdError) -> None:
+        """To what was good before, if anything was."""
+        held = self._held[label]
+        after = _Held(held.good)
+        self._skip(f"the snapshot {held.id}", error)
+        if after.good is None:
+            self._forget(label)
+        else:
+            self.held_bytes += after.bytes - held.bytes
+            self._held[label] = after
+
+
+@dataclass
+class Epochs:
+    """The highest epoch of each partition of `topic`, as `group` published it, of which nothing else is kept."""
+
+    group: str
+    topic: str
+    found: dict[int, int] = field(default_factory=dict)
+    forged: dict[int, int] = field(default_factory=dict)
+    """Epochs that nobody can go above."""
+
+    def note(self, key: bytes | None, value: bytes | None, headers: Iterable[tuple[str, bytes | None]] = ()) -> None:
+        label = (key or b"").decode("utf-8", "replace")
+        prefix = f"{self.group}/{self.topic}/"
+        number = label.removeprefix(prefix)
+        if not label.startswith(prefix) or not number.isdecimal() or len(number) > len(str(PARTITION_MAX)):
+            return
+        if value is None:
+            self.found.pop(int(number), None)
+            self.forged.pop(int(number), None)
+            return
+        with contextlib.suppress(FormatError):
+            told = SnapshotId.from_headers(headers) or id_of(value)
+            if told.key == label:
+                of = self.found if followed(told.epoch) else self.forged
+                of[told.partition] = max(told.epoch, of.get(told.partition, 0))
+
+
+def _checked(label: str, value: bytes, told: SnapshotId | None) -> SnapshotId:
+    """Whose message it is, by the value itself."""
+    found = id_of(value)
+    if told is not None and told != found:
+        raise FormatError(f"a message's headers say {told}, its value is {found}")
+    if found.key != label:
+        raise FormatError(f"it is under the key {label!r:.200}, and its value is {found}")
+    return found
+
+
+def _place(of: SnapshotId) -> tuple[str, str, int, str]:
+    return of.group, of.topic, of.partition, of.window or ""

@@ -11,7 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sfd_stream.errors import NoSnapshotError, SettingsError
+from sfd_stream.printable import printable
 from sfd_stream.reader.merged import MergedSketch
+from sfd_stream.sketch.sketch import at_most
 
 _DPI = 120
 _BAND = "tab:blue"
@@ -42,7 +44,7 @@ def save(figure: Any, file: Path) -> None:
 
 def spectrum(axes: Any, merged: MergedSketch, k: int) -> None:
     """Singular values of B, and how much more those of the rows may be."""
-    values = merged.singular_values(k)
+    values = merged.singular_values(at_most(k, merged))
     ranks = np.arange(1, len(values) + 1)
     low = np.sqrt(np.maximum(values**2 - merged.sketch.rounding, 0.0))
     axes.fill_between(ranks, low, np.sqrt(values**2 + merged.delta), alpha=0.25, color=_BAND, label="certified band")
@@ -53,7 +55,7 @@ def spectrum(axes: Any, merged: MergedSketch, k: int) -> None:
 
 def energy(axes: Any, merged: MergedSketch, k: int) -> None:
     """The share of ||A||F^2 in the best subspace of each dimension, between its certified ends."""
-    k = min(k, max(len(merged.sketch.matrix), 1))
+    k = min(k, max(merged.k_max, 1))
     found = [merged.explained(i) for i in range(1, k + 1)]
     ranks = np.arange(1, k + 1)
     lower, upper = [i.lower for i in found], [i.upper for i in found]
@@ -65,7 +67,7 @@ def energy(axes: Any, merged: MergedSketch, k: int) -> None:
 
 def components(axes: Any, merged: MergedSketch, k: int) -> None:
     """The strongest directions over the columns that matter most to them."""
-    found = merged.components_by_name(k)
+    found = merged.components_by_name(at_most(k, merged))
     weight = np.max(np.abs(found), axis=0)
     columns = np.sort(np.argsort(-weight, kind="stable")[:30])
     limit = float(np.max(np.abs(found))) or 1.0
@@ -88,17 +90,24 @@ class DriftPoint(NamedTuple):
 def drift_points(newest: MergedSketch, history: Iterable[MergedSketch], k: int) -> list[DriftPoint]:
     """The largest angle of each state to the first; a state is kept no longer than that takes.
 
-    States with fewer directions than are compared, as at a stream's beginning, are left out.
+    States with fewer directions than are compared, as at a stream's beginning, are left out. Raises NoSnapshotError
+    where there is no earlier state to compare with.
     """
     refuse_if_empty(newest)
     k = min(k, _rank(newest))
     states = (merged for merged in history if _rank(merged) >= k)
-    first, points = None, []
+    first, points, seen = None, [], set()
     for merged in itertools.chain(states, [newest]):
         first = first or merged
+        seen.add(tuple((part.id, part.made_at_s) for part in merged.parts))
         found = merged.drift(first, k)
         degrees = np.degrees([found.angles[0], found.lower[0], found.upper[0]])
         points.append(DriftPoint((_made_at_s(merged) - _made_at_s(first)) / 3600, *map(float, degrees)))
+    if len(seen) < 2:
+        raise NoSnapshotError(
+            "drift needs two snapshots of each partition, and the topic holds one (compaction removes older ones): "
+            "try again after the next snapshot, or compare saved sketches by Sketch.drift"
+        )
     return points
 
 
@@ -141,5 +150,6 @@ def _made_at_s(merged: MergedSketch) -> float:
 
 
 def _short(name: str) -> str:
+    name = printable(name)
     shown = name if len(name) <= 18 else f"{name[:17]}…"
     return shown.replace("$", r"\$")  # else matplotlib would take it for a formula

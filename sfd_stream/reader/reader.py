@@ -2,6 +2,9 @@
 
 It keeps the newest snapshot of every partition by (epoch, number) and never goes back: what a worker that lost its
 partition publishes late is dropped. It joins no group and commits nothing. One thread at a time.
+
+Whoever can write to the topic can write anything there: what is no snapshot is skipped, counted and logged, references
+are followed only to stores that the reader was told to trust, and sizes are checked before memory is taken for them.
 """
 
 from __future__ import annotations
@@ -9,20 +12,32 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Self
+from urllib.parse import unquote
 
-from sfd_stream.errors import FormatError, NoSnapshotError, ObjectMissingError, StoreUnavailableError
+from sfd_stream.errors import (
+    FormatError,
+    NoSnapshotError,
+    ObjectMissingError,
+    RefusedStateError,
+    RowDecodeError,
+    SettingsError,
+    StoreRefusedError,
+    StoreUnavailableError,
+)
 from sfd_stream.kafka.faults import Hooks
 from sfd_stream.kafka.records import Record
 from sfd_stream.kafka.tail import Tail
 from sfd_stream.reader.merged import MergedSketch, merge
-from sfd_stream.reader.newest import Newest
+from sfd_stream.reader.newest import Newest, half_of_the_memory
 from sfd_stream.storage.contract import Store
 from sfd_stream.storage.opening import open_store
+from sfd_stream.wire.columns import HashedColumns
+from sfd_stream.wire.rows import decode_one
 from sfd_stream.wire.snapshot_ids import SnapshotId
-from sfd_stream.wire.snapshots import Reference, Snapshot, resolve
+from sfd_stream.wire.snapshots import MAX_BYTES, Reference, Snapshot, resolve
 
 _LOG = logging.getLogger("sfd_stream.reader")
 _TURN_S = 0.5
@@ -34,14 +49,24 @@ class SnapshotReader:
     """Reads the snapshots of `topic` at the brokers `bootstrap`.
 
     `group` chooses one consumer group's sketches where a topic holds several. Reading takes as long as it takes; it
-    fails when nothing comes for `timeout_s`. Snapshots too large for a message rest in the checkpoint store:
-    `store_options` are for its credentials as in `checkpoint.options`, `store_url` is for a store that has another
-    address from here. Other keywords are librdkafka's properties, with `_` for `.`:
+    fails when nothing comes for `timeout_s`. Other keywords are librdkafka's properties, with `_` for `.`:
 
         SnapshotReader("host:9093", "sketches", security_protocol="SSL", ssl_ca_location="ca.pem")
 
     `oauth_cb` is confluent-kafka's: a function that is given `sasl.oauthbearer.config` and returns a token and the
     time in seconds at which it expires.
+
+    Snapshots too large for a message are in the checkpoint store, and the topic has references to them. They are read
+    from `store_url`, or from the store that the reference names if it is one of `trusted_stores`; from no other.
+    `store_options` are the store's credentials, as in `checkpoint.options`.
+
+    `max_snapshot_bytes` is the largest snapshot that is decoded, `max_total_bytes` is what all of them together may
+    take in memory (None: half of the machine's or container's).
+
+    >>> from sfd_stream import SnapshotReader
+    >>> reader = SnapshotReader("localhost:9092", "sketches")
+    >>> reader.merged().rows
+    9
     """
 
     def __init__(
@@ -53,22 +78,36 @@ class SnapshotReader:
         timeout_s: float = 30.0,
         store_url: str | None = None,
         store_options: Mapping[str, str] | None = None,
+        trusted_stores: Collection[str] = (),
+        max_snapshot_bytes: int = MAX_BYTES,
+        max_total_bytes: int | None = None,
         wall_clock: Callable[[], float] = time.time,
         hooks: Hooks | None = None,
         oauth_cb: Callable[[str], tuple[Any, ...]] | None = None,
         **librdkafka: Any,
     ) -> None:
+        if not isinstance(bootstrap, str):
+            raise SettingsError(
+                f'bootstrap must be a text like "host:9092" or "one:9092,two:9092", not {type(bootstrap).__name__}'
+            )
+        if not isinstance(topic, str):
+            raise SettingsError(f"topic must be a text, not {type(topic).__name__}")
         properties = {dotted(name): value for name, value in librdkafka.items()}
         self.topic = topic
         self.group = group
         hooks = hooks or Hooks()
         hooks = hooks if oauth_cb is None else replace(hooks, oauth_token=oauth_cb)
         self._tail = Tail({**properties, "bootstrap.servers": bootstrap}, topic, hooks=hooks)
-        self._newest = Newest(group)
+        self.max_total_bytes = half_of_the_memory() if max_total_bytes is None else max_total_bytes
+        self.max_snapshot_bytes = max_snapshot_bytes
+        self._newest = self._empty()
+        self._log_at = 1
+        self._missed = False
         self._timeout_s = timeout_s
         self._stores: dict[str, Store] = {}
         self._store_url = store_url
         self._store_options = dict(store_options or {})
+        self._trusted = {_plain(url): url for url in trusted_stores}
         self._wall_clock = wall_clock
         self._closed = False
 
@@ -82,22 +121,36 @@ class SnapshotReader:
         self.close()
 
     def close(self) -> None:
+        """Close the connections. A `with` block does it too.
+
+        >>> with SnapshotReader("localhost:9092", "sketches") as other:
+        ...     other.merged().rows
+        9
+        """
         if not self._closed:
             self._closed = True
             self._tail.close()
 
     def latest(self) -> list[Snapshot]:
-        """The newest snapshot of every partition, having read to the topic's end. NoSnapshotError if there is none."""
+        """The newest snapshot of every partition, having read to the topic's end. NoSnapshotError if there is none.
+
+        >>> [(snapshot.id.topic, snapshot.id.partition, snapshot.sketch.rows) for snapshot in reader.latest()]
+        [('rows', 0, 9)]
+        """
         self.refresh()
         try:
-            return self._resolved(self._newest)
+            return self.held()
         except ObjectMissingError:
             # Retention removed what a newer snapshot has replaced: that one is in the topic by now.
             self.refresh()
-            return self._resolved(self._newest)
+            return self.held()
 
     def merged(self) -> MergedSketch:
-        """One sketch of all partitions, which says what it has of how many, and how old."""
+        """One sketch of all partitions, which says what it has of how many, and how old.
+
+        >>> [name for name, weight in reader.merged().top(1, columns=2)[0]]
+        ['sun', 'sea']
+        """
         return self._merge(self.latest())
 
     def watch(self, *, every_s: float = 1.0, unchanged: bool = False) -> Iterator[MergedSketch]:
@@ -105,8 +158,15 @@ class SnapshotReader:
 
         `unchanged` gives it every time, with its new ages. An empty topic is waited for, and once begun a broker or
         store that is away; what waiting does not mend raises.
+
+        >>> for merged in reader.watch(every_s=0.1):
+        ...     print(merged.rows)
+        ...     break  # a service goes on
+        9
         """
         self.refresh()
+        if not len(self._newest) and self._looks_like_rows():
+            raise self._nothing()
         changed, last = True, None
         while not self._closed:
             if changed and len(self._newest) and (merged := self._merged_or_later()) is not None:
@@ -117,8 +177,29 @@ class SnapshotReader:
             changed |= self.wait(every_s)
 
     def held(self) -> list[Snapshot]:
-        """The newest snapshots read so far, without reading on."""
-        return self._resolved(self._newest)
+        """The newest snapshots read so far, without reading on.
+
+        An object that is missing raises ObjectMissingError once: a newer message may be on its way. If it is still
+        missing at the next call, its reference is skipped.
+
+        >>> changed = reader.refresh()
+        >>> len(reader.held())
+        1
+        """
+        try:
+            found = self._resolved(self._newest, final=self._missed)
+        except ObjectMissingError:
+            self._missed = True
+            raise
+        finally:
+            self._log_skipped()
+        self._missed = False
+        return found
+
+    @property
+    def skipped(self) -> int:
+        """Messages read so far that are no snapshot of their key, or one that can't be had."""
+        return self._newest.skipped
 
     @property
     def cluster_id(self) -> str | None:
@@ -131,7 +212,13 @@ class SnapshotReader:
         return self._newest.ids
 
     def refresh(self, go_on: Callable[[], bool] = lambda: True) -> bool:
-        """Reads on to the topic's end; says whether a newer snapshot came. Ends early when `go_on` says no."""
+        """Reads on to the topic's end; says whether a newer snapshot came. Ends early when `go_on` says no.
+
+        >>> changed = reader.refresh()
+        >>> reader.refresh()
+        False
+        """
+        self._check_open()
         changed = False
         for records in self._tail.catch_up(self._timeout_s):
             changed |= self._offer(records)
@@ -140,7 +227,12 @@ class SnapshotReader:
         return changed
 
     def wait(self, seconds: float) -> bool:
-        """Reads for this long; says whether a newer snapshot came."""
+        """Reads for this long; says whether a newer snapshot came.
+
+        >>> changed = reader.refresh()
+        >>> reader.wait(0.1)
+        False
+        """
         until, changed = time.monotonic() + seconds, False
         while not self._closed and (left := until - time.monotonic()) > 0:
             changed |= self._offer(self._tail.poll(min(left, _TURN_S)))
@@ -150,68 +242,138 @@ class SnapshotReader:
         """The merged sketch at up to `points` moments since every partition had a snapshot, in order of their times.
 
         A compacted topic holds what was published since the last compaction. All of it is kept in memory meanwhile.
+
+        >>> [merged.rows for merged in reader.history(points=10)]
+        [9]
         """
+        self._check_open()
         self._tail.rewind()
-        found = [record for batch in self._tail.catch_up(self._timeout_s) for record in batch]
-        self._offer(found)
+        seen = self._empty()
+        found, kept_bytes = [], 0
+        for batch in self._tail.catch_up(self._timeout_s):
+            self._offer(batch)
+            fresh = [record for record in batch if seen.offer(record.key, record.value, record.headers)]
+            found += fresh
+            kept_bytes += sum(len(record.value or b"") for record in fresh)
+            if kept_bytes > self.max_total_bytes:
+                raise RefusedStateError(
+                    f"the history of topic {self.topic} takes more than {self.max_total_bytes:,} bytes of memory; "
+                    "raise max_total_bytes"
+                )
         records = sorted(found, key=lambda record: record.timestamp_ms or 0)
         chosen = _thinned(self._moments(records), points)
-        past = Newest(self.group)
+        past = self._empty()
         for at, record in enumerate(records):
             past.offer(record.key, record.value, record.headers)
             if at in chosen:
                 # The bytes of what was replaced long ago may be gone, and what was damaged may have been mended since.
                 with contextlib.suppress(ObjectMissingError, FormatError):
-                    yield self._merge(self._resolved(past))
+                    yield self._merge(self._resolved(past, final=False))
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ValueError("this SnapshotReader is closed; create another")
 
     def _moments(self, records: list[Record]) -> list[int]:
         """Where a newer snapshot came, from when on there was one of each partition that has one now."""
-        past, wanted = Newest(self.group), set(self.ids)
+        past, wanted = self._empty(), set(self.ids)
         news = [past.offer(record.key, record.value, record.headers) and wanted <= set(past.ids) for record in records]
         return [at for at, one in enumerate(news) if one]
 
+    def _empty(self) -> Newest:
+        return Newest(self.group, self.max_snapshot_bytes, self.max_total_bytes)
+
     def _offer(self, records: list[Record]) -> bool:
         news = [self._newest.offer(record.key, record.value, record.headers) for record in records]
+        self._log_skipped()
         return any(news)
+
+    def _log_skipped(self) -> None:
+        """The first, then each time that there are twice as many."""
+        if self._newest.skipped >= self._log_at:
+            self._log_at = 2 * self._newest.skipped
+            _LOG.warning(
+                "skipped messages of topic %s that can't be used: %d so far, the last one: %s",
+                self.topic,
+                self._newest.skipped,
+                self._newest.error,
+            )
 
     def _merged_or_later(self) -> MergedSketch | None:
         """None when a referenced snapshot can't be had now: a newer one is on its way, or the store comes back."""
         try:
-            return self._merge(self._resolved(self._newest))
+            return self._merge(self.held())
         except (ObjectMissingError, StoreUnavailableError) as error:
             _LOG.warning("a snapshot can't be fetched now, trying again: %s", error)
             return None
 
     def _merge(self, snapshots: list[Snapshot]) -> MergedSketch:
-        return merge(snapshots, self._wall_clock())
+        return merge(snapshots, self._wall_clock(), max_bytes=self.max_total_bytes)
 
-    def _resolved(self, newest: Newest) -> list[Snapshot]:
+    def _resolved(self, newest: Newest, *, final: bool) -> list[Snapshot]:
         if not len(newest):
-            of_group = "" if self.group is None else f" of group {self.group}"
-            raise NoSnapshotError(
-                f"topic {self.topic} has no snapshot{of_group}: none has been published yet, or it is another topic"
+            raise self._nothing()
+        return [found for found in newest.all(self._fetch, final=final) if isinstance(found, Snapshot)]
+
+    def _nothing(self) -> Exception:
+        """Why there is no snapshot."""
+        if self._looks_like_rows():
+            return NoSnapshotError(
+                f"topic {self.topic} holds rows, not snapshots: it is the input of a worker; read the topic that the "
+                "worker publishes to, snapshot.topic"
             )
-        found = []
-        for item in newest.all():
-            if isinstance(item, Reference):
-                item = self._fetch(item)  # noqa: PLW2901 - what it refers to, in its place
-                newest.put(item)
-            found.append(item)
-        return found
+        if self._newest.error is not None:
+            return self._newest.error
+        of_group = "" if self.group is None else f" of group {self.group}"
+        return NoSnapshotError(
+            f"topic {self.topic} has no snapshot{of_group}: none has been published yet, or it is another topic"
+        )
+
+    def _looks_like_rows(self) -> bool:
+        if not self._newest.sample:
+            return False
+        try:
+            return bool(decode_one(self._newest.sample, HashedColumns(1 << 20, 0)).block.rows)
+        except RowDecodeError:
+            return False
 
     def _fetch(self, reference: Reference) -> Snapshot:
-        url = self._store_url or reference.store
+        url = self._trusted_url(reference)
+        limit = self.max_snapshot_bytes
+        if reference.size > limit:
+            raise FormatError(
+                f"it refers to {reference.size:,} bytes in {url}, more than the {limit:,} that the reader allows; if "
+                "it is what you expect, raise max_snapshot_bytes (snapshot.read_max_bytes)"
+            )
         if url not in self._stores:
             options = {} if url.startswith(_WITHOUT_OPTIONS) else self._store_options
             self._stores[url] = open_store(url, options)
         try:
-            blob = self._stores[url].get(reference.key)
+            blob = self._stores[url].get(reference.key, max_bytes=reference.size)
         except ObjectMissingError:
             raise ObjectMissingError(
                 f"the snapshot {reference.id} refers to {url}/{reference.key}, which is not there; if the store has "
                 "another address from here, give it as store_url"
             ) from None
-        return resolve(reference, blob)
+        return resolve(reference, blob, store=url, max_bytes=limit)
+
+    def _trusted_url(self, reference: Reference) -> str:
+        """Where to read it: whoever can write to the topic can write any address into a reference."""
+        if self._store_url is not None:
+            return self._store_url
+        found = self._trusted.get(_plain(reference.store))
+        if found is None:
+            raise StoreRefusedError(
+                f"it is in the store {reference.store!r:.300}, which this reader was not told to trust; if it is your "
+                "checkpoint store, give its address as store_url, or in trusted_stores (--store-url, checkpoint.url "
+                "or snapshot.trusted_stores)"
+            )
+        return found
+
+
+def _plain(url: str) -> str:
+    """One of the ways to write it."""
+    return unquote(url).rstrip("/")
 
 
 def dotted(name: str) -> str:

@@ -11,8 +11,9 @@ import numpy as np
 
 from sfd_stream.reader.merged import MergedSketch
 from sfd_stream.sketch.estimator import NotFittedError
+from sfd_stream.sketch.features import Features
 from sfd_stream.sketch.rows import Float
-from sfd_stream.sketch.sketch import Sketch, coordinates
+from sfd_stream.sketch.sketch import Sketch, back, coordinates
 
 
 class HasMerged(Protocol):
@@ -25,6 +26,8 @@ class _State(NamedTuple):
     components: Float
     mean: Float | None
     values: Float
+    features: Features | None
+    growing: bool
 
 
 class SketchTransformer:
@@ -37,6 +40,13 @@ class SketchTransformer:
         model = SketchTransformer(reader, k=10).fit()
         for merged in reader.watch():        # in a thread of its own
             model.refresh(merged)
+
+    >>> from sfd_stream import SketchTransformer, SparseFrequentDirections, paper_synthetic
+    >>> X = paper_synthetic(1000, 50, 5, seed=0)
+    >>> sketch = SparseFrequentDirections(ell=20).fit(X).sketch()
+    >>> model = SketchTransformer(sketch, k=3).fit()
+    >>> model.transform(X[:2]).shape
+    (2, 3)
     """
 
     def __init__(self, source: Sketch | MergedSketch | HasMerged, k: int = 10, *, centre: bool = False) -> None:
@@ -45,9 +55,19 @@ class SketchTransformer:
         self.centre = centre
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: ARG002 - scikit-learn's signature
+        """The constructor's parameters by name.
+
+        >>> model.get_params()["k"]
+        3
+        """
         return {"source": self.source, "k": self.k, "centre": self.centre}
 
     def set_params(self, **params: Any) -> Self:
+        """Change parameters; they apply from the next `fit` or `refresh` on.
+
+        >>> model.set_params(k=2).fit().transform(X[:2]).shape
+        (2, 2)
+        """
         for name, value in params.items():
             if name not in self.get_params():
                 raise ValueError(f"SketchTransformer has no parameter {name!r}; it has {', '.join(self.get_params())}")
@@ -55,38 +75,63 @@ class SketchTransformer:
         return self
 
     def fit(self, X: object = None, y: object = None) -> Self:  # noqa: ARG002 - scikit-learn's signature
-        """Takes the directions from the source. X is not looked at: the stream has seen the rows already."""
+        """Take the directions from the source. X is not used: the sketch is of the rows already.
+
+        >>> model.fit().n_features_in_
+        50
+        """
         self._state = self._state_of(_sketch_of(self.source))
         return self
 
     def refresh(self, sketch: Sketch | MergedSketch) -> Self:
-        """The newer sketch from the next `transform` on."""
+        """Use the directions of this newer sketch from the next `transform` on.
+
+        >>> model.refresh(sketch).n_features_in_
+        50
+        """
         fresh = self._state_of(_sketch_of(sketch))
         last: _State | None = getattr(self, "_state", None)
         self._state = fresh if last is None else _aligned(fresh, last)
         return self
 
     def transform(self, X: Any) -> Float:
-        """Rows (dense or sparse) in k coordinates; rows narrower than the sketch are zero in the rest."""
-        components, mean, _ = self._fitted()
-        found = coordinates(X, components)
-        return found if mean is None else found - mean @ components.T
+        """Rows (dense, sparse, or mappings from names to values where columns are hashed) in k coordinates.
+
+        Where columns grow, rows may be narrower than the sketch: they are zero in the rest.
+
+        >>> model.fit().transform(X[:2]).shape[0]
+        2
+        """
+        state = self._fitted()
+        found = coordinates(X, state.components, state.features, growing=state.growing)
+        return found if state.mean is None else found - state.mean @ state.components.T
 
     def fit_transform(self, X: Any, y: object = None) -> Float:
+        """`fit`, then `transform` of X.
+
+        >>> model.fit_transform(X[:2]).shape[0]
+        2
+        """
         return self.fit(X, y).transform(X)
 
     def inverse_transform(self, Z: Any) -> Float:
-        """The rows that k coordinates stand for."""
-        components, mean, _ = self._fitted()
-        found = np.asarray(Z @ components)
-        return found if mean is None else found + mean
+        """The rows that k coordinates stand for.
+
+        >>> model.inverse_transform(model.transform(X[:2])).shape
+        (2, 50)
+        """
+        state = self._fitted()
+        found = back(Z, state.components)
+        return found if state.mean is None else found + state.mean
 
     @property
     def components_(self) -> Float:
+        """The directions (k x d)."""
         return self._fitted().components
 
     @property
     def mean_(self) -> Float | None:
+        """The mean of the rows; None without `centre`."""
         return self._fitted().mean
 
     @property
@@ -96,9 +141,15 @@ class SketchTransformer:
 
     @property
     def n_features_in_(self) -> int:
+        """The number of the sketch's columns."""
         return int(self._fitted().components.shape[1])
 
     def get_feature_names_out(self, input_features: object = None) -> Any:  # noqa: ARG002 - scikit-learn's signature
+        """A name for each column of what `transform` returns.
+
+        >>> model.get_feature_names_out().tolist()[:2]
+        ['sketch0', 'sketch1']
+        """
         return np.array([f"sketch{i}" for i in range(len(self._fitted().components))], dtype=object)
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -123,17 +174,21 @@ class SketchTransformer:
             raise NotFittedError("this SketchTransformer has no directions yet: call fit or refresh first")
         return self._state
 
-    def _state_of(self, sketch: Sketch) -> _State:
+    def _state_of(self, sketch: Sketch | MergedSketch) -> _State:
+        growing = isinstance(sketch, MergedSketch) and sketch.columns == "growing"
         if not self.centre:
-            return _State(sketch.components(self.k), None, sketch.singular_values(self.k))
+            return _State(sketch.components(self.k), None, sketch.singular_values(self.k), sketch.features, growing)
         found = sketch.pca(self.k)
-        return _State(found.components, found.mean, np.sqrt(found.explained_variance))
+        return _State(found.components, found.mean, np.sqrt(found.explained_variance), sketch.features, growing)
 
 
-def _sketch_of(given: Sketch | MergedSketch | HasMerged) -> Sketch:
-    if isinstance(given, Sketch):
+def _sketch_of(given: Sketch | MergedSketch | HasMerged) -> Sketch | MergedSketch:
+    if isinstance(given, Sketch | MergedSketch):
         return given
-    return given.sketch if isinstance(given, MergedSketch) else given.merged().sketch
+    if not hasattr(given, "merged"):
+        hint = ": call its sketch()" if hasattr(given, "sketch") else ""
+        raise TypeError(f"a sketch or a SnapshotReader is needed, not a {type(given).__name__}{hint}")
+    return given.merged()
 
 
 def _aligned(fresh: _State, last: _State) -> _State:

@@ -5,7 +5,8 @@ Refuses with `ValueError` what no decoder would take, so that a producer's bug s
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate, chain
 from operator import index
 from typing import Any
 
@@ -21,14 +22,23 @@ Features = npt.ArrayLike | Sequence[str | int]
 _Array = npt.NDArray[Any]
 
 
-def encode_row(indices: Features, values: npt.ArrayLike | None = None, *, packed: bool = True) -> bytes:
+def encode_row(
+    indices: Features | Mapping[Any, Any], values: npt.ArrayLike | None = None, *, packed: bool = True
+) -> bytes:
     """One row as one message: `packed` as bins (values as f32 if they are float32, else f64), else as arrays.
 
-    Without values every value is 1. String features, for hashed columns, need `packed=False`.
+    Without values every value is 1. String features, for hashed columns, need `packed=False`. A mapping from features
+    to values has both.
 
+    >>> from sfd_stream import encode_row
     >>> encode_row([3, 17], [1.0, 2.5], packed=False).hex(" ", -4)
     '82a16992 0311a176 92cb3ff0 00000000 0000cb40 04000000 000000'
     """
+    if isinstance(indices, Mapping):
+        if values is not None:
+            raise ValueError("a mapping has its values with it: give either a mapping, or indices and values")
+        values = list(indices.values())
+        indices = list(indices)
     features = _columns(np.asarray(indices)) if packed else _features(indices)
     numbers = None if values is None else _numbers(np.asarray(values))
     if numbers is not None and len(numbers) != len(features):
@@ -40,9 +50,19 @@ def encode_row(indices: Features, values: npt.ArrayLike | None = None, *, packed
 
 
 def encode_rows(rows: RowBlock | Any, *, packed: bool = True, rows_per_message: int | None = None) -> Iterator[bytes]:
-    """The rows of a block or any scipy sparse matrix, in order: one row a message, or blocks of several."""
+    """The rows of a block or any scipy sparse matrix, in order: one row a message, or blocks of several.
+
+    Rows may also be a list of mappings from names to values, for hashed columns; names are never packed.
+
+    >>> from sfd_stream import encode_rows, paper_synthetic
+    >>> messages = list(encode_rows(paper_synthetic(500, 50, 5, seed=0), rows_per_message=100))
+    >>> len(messages)
+    5
+    """
     if rows_per_message is not None and rows_per_message < 1:
         raise ValueError(f"rows_per_message must be at least 1, not {rows_per_message}")
+    if isinstance(rows, list | tuple) and rows and isinstance(rows[0], Mapping):
+        return _named_messages(rows, rows_per_message)
     matrix = rows.csr() if isinstance(rows, RowBlock) else sp.csr_array(rows)
     encode = _packed_messages if packed else _friendly_messages
     pointers = matrix.indptr.astype(np.int64)
@@ -65,6 +85,17 @@ def _friendly_messages(pointers: _Array, indices: _Array, values: _Array, per_me
         if per_message is not None:
             fields["p"] = cuts.tolist()
         yield _pack(fields)
+
+
+def _named_messages(rows: Sequence[Mapping[Any, Any]], per_message: int | None) -> Iterator[bytes]:
+    if per_message is None:
+        yield from (encode_row(row, packed=False) for row in rows)
+        return
+    for start in range(0, len(rows), per_message):
+        some = rows[start : start + per_message]
+        names = _features(chain.from_iterable(some))
+        values = _numbers(np.array([value for row in some for value in row.values()]))
+        yield _pack({"i": names, "v": values.tolist(), "p": [0, *accumulate(map(len, some))]})
 
 
 def _cuts(pointers: _Array, per_message: int | None) -> Iterator[tuple[_Array, int, int]]:

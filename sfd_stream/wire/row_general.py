@@ -28,6 +28,8 @@ _ARRAYS = frozenset([*range(0x90, 0xA0), 0xDC, 0xDD])
 _BINS = frozenset([0xC4, 0xC5, 0xC6])
 _FIELDS = {"i": "indices", "v": "values", "p": "pointers"}
 _NUMBERS = {int, float}
+_BEFORE_JSON = b" \t\r\n\xef\xbb\xbf"
+"""White space and the byte order mark."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,8 @@ def read_message(message: bytes, limits: RowLimits, *, hashed: bool) -> Piece:
     if len(message) > limits.message_bytes_max:
         raise bad(Reason.OVER_LIMIT, f"{len(message)} bytes; at most {limits.message_bytes_max} are allowed")
     if not message or message[0] not in _MAPS:
+        if message.lstrip(_BEFORE_JSON)[:1] in (b"{", b"["):
+            raise bad(Reason.JSON, "this looks like JSON: rows are msgpack, as docs/formats.md says")
         raise bad(Reason.MALFORMED, "not a msgpack map")
     try:
         return _Reader(message, limits, hashed=hashed).piece()
@@ -52,7 +56,7 @@ def read_message(message: bytes, limits: RowLimits, *, hashed: bool) -> Piece:
     except (ValueError, TypeError, OverflowError, msgpack.UnpackException) as error:
         limit = "exceeds max_str_len" in str(error)
         reason = Reason.OVER_LIMIT if limit else Reason.MALFORMED
-        raise bad(reason, f"not msgpack that can be read: {error!r}"[:200]) from error
+        raise bad(reason, "not msgpack that can be read:", repr(error)[:160]) from error
 
 
 def part_of(pieces: list[tuple[int, Piece]]) -> Part:
@@ -118,7 +122,7 @@ class _Reader:
         key = first
         while True:
             if not isinstance(key, str) or key not in _FIELDS:
-                raise bad(Reason.BAD_KEYS, f"unknown key {key!r:.40}; a row has i, v and p, or integers")
+                raise bad(Reason.BAD_KEYS, "a row has the keys i, v and p, or integers; unknown key", f"{key!r:.40}")
             if key in fields:
                 raise bad(Reason.BAD_KEYS, f"key {key!r} stands twice")
             fields[key] = self._field(key)

@@ -18,8 +18,11 @@ if TYPE_CHECKING:
     from sfd_stream.sketch.rows import Float, Int
     from sfd_stream.wire.row_packed import Joined
 
-TOGETHER_MIN = 16
+TOGETHER_MIN = 32
 """A step costs the same for one message as for dozens, so fewer than this do not walk together."""
+
+CHECK_STEPS = 256
+"""So often the walk leaves out messages that turned out to be something else, however long they claim to be."""
 
 _NUMBERS = {
     0xCA: ">f4",
@@ -63,7 +66,7 @@ def take_lists(joined: Joined, candidates: Int, limits: RowLimits) -> tuple[list
     messages, start, nnz = _without_stragglers(messages, start, nnz)
     if not len(messages):
         return [], candidates
-    walk = _walk(joined, start, nnz)
+    walk = _walk(joined, messages, start, nnz)
     indices, fits = _indices(joined, walk, nnz)
     values, fit = _values(joined, messages, walk.after, nnz)
     fits &= fit
@@ -98,21 +101,31 @@ def _without_stragglers(messages: Int, start: Int, nnz: Int) -> tuple[Int, Int, 
     return messages[fits], start[fits], nnz[fits]
 
 
-def _walk(joined: Joined, start: Int, nnz: Int) -> _Walk:
+def _walk(joined: Joined, messages: Int, start: Int, nnz: Int) -> _Walk:
     order = np.argsort(-nnz, kind="stable")
-    here, base = start[order], (np.cumsum(nnz) - nnz)[order]
-    steps = np.arange(nnz.max())
-    walking = len(nnz) - np.searchsorted(np.sort(nnz), steps, side="right")
-    places = np.empty(int(nnz.sum()), dtype=np.int64)
-    for step, count in enumerate(walking.tolist()):
-        at = here[:count]
-        places[base[:count] + step] = at
-        # What is no number has size 0: the walk stands still and the message is left out later. A message
-        # whose size lies may walk out of the buffer, where "clip" reads the padding.
-        at += _ELEMENT_BYTES.take(joined.buffer.take(at, mode="clip"))
-    after = np.empty_like(start)
-    after[order] = here
+    here, base, length, end = start[order], (np.cumsum(nnz) - nnz)[order], nnz[order], joined.ends[messages[order]]
+    places = np.zeros(int(nnz.sum()), dtype=np.int64)
+    after = np.where(nnz == 0, start, joined.ends[messages] + 1)  # past the end: what is left out fits nowhere
+    for begin in range(0, int(nnz.max()), CHECK_STEPS):
+        steps = np.arange(begin, min(begin + CHECK_STEPS, int(length[0])))
+        for step, count in zip(steps.tolist(), _longer_than(length, steps).tolist(), strict=True):
+            at = here[:count]
+            places[base[:count] + step] = at
+            # What is no number has size 0: the walk stands still there. A message whose size lies may walk out of the
+            # buffer, where "clip" reads the padding.
+            at += _ELEMENT_BYTES.take(joined.buffer.take(at, mode="clip"))
+        done = length <= begin + CHECK_STEPS
+        after[order[done]] = here[done]
+        going = ~done & (here < end) & (_ELEMENT_BYTES[joined.buffer.take(here, mode="clip")] > 0)
+        if going.sum() < TOGETHER_MIN:
+            break
+        order, here, base, length, end = order[going], here[going], base[going], length[going], end[going]
     return _Walk(places, after)
+
+
+def _longer_than(length: Int, steps: Int) -> Int:
+    """How many of the lengths, which fall, are above each of the steps."""
+    return len(length) - np.searchsorted(length[::-1], steps, side="right")
 
 
 def _indices(joined: Joined, walk: _Walk, nnz: Int) -> tuple[Int, Mask]:
@@ -153,7 +166,7 @@ def _doubles(joined: Joined, messages: Int, start: Int, nnz: Int) -> tuple[Float
 
 
 def _mixed(joined: Joined, messages: Int, start: Int, nnz: Int) -> tuple[Float, Mask]:
-    walk = _walk(joined, start, nnz)
+    walk = _walk(joined, messages, start, nnz)
     kinds = joined.buffer.take(walk.places, mode="clip")
     values = kinds.astype(np.int8).astype(np.float64)  # the one-byte integers, of both signs, are their own kind
     for kind, dtype in _NUMBERS.items():

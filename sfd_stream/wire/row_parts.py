@@ -28,6 +28,7 @@ MAGNITUDE_MAX = 1e100
 class Reason(StrEnum):
     """Why a message is not rows: the fixed set behind the metric's label and the dead letter's header."""
 
+    JSON = "json"  # JSON, by its first letter
     MALFORMED = "malformed"  # not one whole msgpack map of flat fields
     BAD_KEYS = "bad_keys"  # unknown, repeated or mixed keys, or none of the column indices
     BAD_TYPE = "bad_type"  # a field or an element of the wrong kind
@@ -41,12 +42,15 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RowLimits:
-    """The most that one message may hold. Nesting needs no number: what stands in a field is no container."""
+    """The most that one message may hold, by default as the settings `input.max_*` have it.
+
+    Nesting needs no number: what stands in a field is no container.
+    """
 
     message_bytes_max: int = 16 * 2**20
-    nnz_max: int = 2**20
-    rows_max: int = 2**16
-    string_bytes_max: int = 1024
+    nnz_max: int = 1_000_000
+    rows_max: int = 100_000
+    string_bytes_max: int = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,5 +90,6 @@ class Part:
         )
 
 
-def bad(reason: Reason, message: str) -> RowDecodeError:
-    return RowDecodeError(message, reason=reason.value)
+def bad(reason: Reason, words: str, excerpt: str = "") -> RowDecodeError:
+    """`excerpt` is what of the message's content is worth showing, to those who may see it."""
+    return RowDecodeError(words, reason=reason.value, excerpt=excerpt)

@@ -9,7 +9,7 @@ nothing else.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -56,7 +56,14 @@ class DecodedBatch:
 
 
 def decode(values: Sequence[bytes], columns: Columns, limits: RowLimits = _DEFAULT_LIMITS) -> DecodedBatch:
-    """The rows of a batch. Nothing that a message holds raises: bad ones are in `.bad`, each as a whole."""
+    """The rows of a batch. Nothing that a message holds raises: bad ones are in `.bad`, each as a whole.
+
+    >>> from sfd_stream import FixedColumns, decode, encode_row
+    >>> batch = decode([encode_row([3, 17], [1.0, 2.5]), b"no row"], FixedColumns(20))
+    >>> batch.block.rows, [(number, error.reason) for number, error in batch.bad]
+    (1, [(1, 'malformed')])
+    """
+    _check_kinds(values, columns)
     faults: Faults = {}
     parts = _read(values, limits, faults, hashed=isinstance(columns, HashedColumns))
     parts = [checked(part, columns, faults) for part in parts]
@@ -66,6 +73,17 @@ def decode(values: Sequence[bytes], columns: Columns, limits: RowLimits = _DEFAU
     rows_of_message = np.zeros(len(values), dtype=np.int64)
     rows_of_message[placed.messages] = placed.rows
     return DecodedBatch(replace(block, d=columns.d), rows_of_message, tuple(sorted(faults.items())), columns, growth)
+
+
+def _check_kinds(values: Any, columns: Any) -> None:
+    if isinstance(values, bytes | str):
+        kind = type(values).__name__
+        raise TypeError(f"messages must be a list of bytes, not {kind}: decode([value], columns)")
+    if not isinstance(columns, Columns):
+        kind = type(columns).__name__
+        raise TypeError(f"columns must be FixedColumns(d), GrowingColumns or HashedColumns, not {kind}")
+    if len(values) and isinstance(values[0], str):
+        raise TypeError("a message must be bytes, not str")
 
 
 def decode_one(value: bytes, columns: Columns, limits: RowLimits = _DEFAULT_LIMITS) -> DecodedBatch:

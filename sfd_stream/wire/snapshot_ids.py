@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +11,18 @@ from sfd_stream.errors import FormatError
 
 HEADER_PREFIX = "sfd-"
 Headers = tuple[tuple[str, bytes], ...]
+
+EPOCH_MAX = NUMBER_MAX = 2**53 - 1
+"""The greatest that a reader accepts; every language reads them exactly."""
+
+EPOCH_TAKEN_MAX = 2**52
+"""The greatest epoch on a topic that a writer goes above. No row of takeovers leads there: a greater one is forged."""
+
+PARTITION_MAX = 2**31 - 1
+PARTITIONS_MAX = 100_000
+"""The most partitions that a topic may be said to have; a reader names those that are missing."""
+
+TEXT_MAX = 1000
 
 
 @dataclass(frozen=True)
@@ -44,7 +57,8 @@ class SnapshotId:
         return self.cluster, self.topic, self.partition, self.window
 
     def __str__(self) -> str:
-        return f"{self.key} ({self.epoch}, {self.number})"
+        """For people: whoever writes to the topic chooses the texts, so control characters are escaped."""
+        return f"{repr(self.key)[1:-1]} ({self.epoch}, {self.number})"
 
     def as_map(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in _KINDS}
@@ -53,8 +67,8 @@ class SnapshotId:
     def from_map(cls, found: Any) -> SnapshotId:
         if not isinstance(found, Mapping):
             raise FormatError(f"a snapshot's id is {found!r:.100}, not a map")
-        for name, kinds in _KINDS.items():
-            if type(found.get(name)) not in kinds:
+        for name in _KINDS:
+            if name not in found or not _is_fit(name, found[name]):
                 raise FormatError(f"a snapshot's id has {name} = {found.get(name)!r:.100}")
         return cls(**{name: found[name] for name in _KINDS})
 
@@ -72,12 +86,40 @@ class SnapshotId:
             if value is not None and name.startswith(HEADER_PREFIX)
         }
         try:
-            numbers = {name: int(texts[name]) for name in ("partition", "epoch", "number")}
-            return cls(texts.get("cluster"), texts["group"], texts["topic"], **numbers, window=texts.get("window"))
-        except (KeyError, ValueError):
+            numbers = {name: _number(texts.get(name, "")) for name in _LARGEST}
+            return cls.from_map({"cluster": None, "window": None, **texts, **numbers})
+        except FormatError:
             return None
 
 
+def next_epoch(own: int, shown: int | None) -> int:
+    """The epoch of a writer whose last one was `own` (0: none): above it, and above `shown`, which its topic has."""
+    return max(own, followed(shown)) + 1
+
+
+def followed(shown: int | None) -> int:
+    """The epoch that a topic has for a key, 0 for none, or for one above EPOCH_TAKEN_MAX.
+
+    That one is forged. A writer that went above it would soon be above EPOCH_MAX, where no reader follows: instead a
+    null value under that key is needed.
+    """
+    return shown if shown is not None and shown <= EPOCH_TAKEN_MAX else 0
+
+
+def _number(text: str) -> int | None:
+    """None for what is no plain number of a length that is worth reading."""
+    return int(text) if len(text) < 20 and text.isascii() and text.isdecimal() else None
+
+
+def _is_fit(name: str, value: Any) -> bool:
+    if type(value) not in _KINDS[name]:
+        return False
+    if name in _LARGEST:
+        return bool(0 <= value <= _LARGEST[name])
+    return value is None or (len(value) <= TEXT_MAX and not (name == "topic" and "/" in value))
+
+
+_LARGEST = {"partition": PARTITION_MAX, "epoch": EPOCH_MAX, "number": NUMBER_MAX}
 _KINDS: dict[str, tuple[type, ...]] = {
     "cluster": (str, type(None)),
     "group": (str,),
@@ -107,8 +149,10 @@ class Part:
         if not isinstance(found, Mapping):
             raise FormatError(f"a snapshot's part is {found!r:.100}, not a map")
         for name, kind in _PART_KINDS.items():
-            if type(found.get(name)) is not kind:
-                raise FormatError(f"a snapshot's part has {name} = {found.get(name)!r:.100}")
+            value: Any = found.get(name)
+            alike = type(value) is kind
+            if not alike or not 0 <= value < math.inf or (name == "partitions" and value > PARTITIONS_MAX):
+                raise FormatError(f"a snapshot's part has {name} = {value!r:.100}")
         return cls(SnapshotId.from_map(found.get("id")), **{name: found[name] for name in _PART_KINDS})
 
 

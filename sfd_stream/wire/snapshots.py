@@ -20,12 +20,19 @@ from sfd_stream.sketch.rows import D_MAX, Float
 from sfd_stream.sketch.sketch import Sketch
 from sfd_stream.wire.checkpoints import checksum
 from sfd_stream.wire.columns import Columns, GrowingColumns, HashedColumns
-from sfd_stream.wire.snapshot_ids import Headers, Part, SnapshotId
+from sfd_stream.wire.snapshot_ids import PARTITIONS_MAX, Headers, Part, SnapshotId
 
 VERSION = 1
 SNAPSHOT = "sfd-snapshot"
 REFERENCE = "sfd-reference"
 
+MAX_BYTES = 2**30
+"""What a decoded snapshot may take unless the reader says otherwise: 100 rows of 1,048,576 columns are 0.8 GiB."""
+
+_NAME_BYTES = 256  # a name as Python's objects, beside its text
+_PARTS_MAX = 1_000_000
+_STORE_MAX, _KEY_MAX = 4096, 1024
+_SIZE_MAX = 2**48
 _LEVEL = 1  # real numbers hardly compress: more effort buys nothing
 _DTYPES: dict[str, np.dtype[Any]] = {"float64": np.dtype("<f8"), "float32": np.dtype("<f4")}
 _MODES = ("fixed", "growing", "hashed")
@@ -151,8 +158,8 @@ def _unseal(value: bytes) -> tuple[str, dict[str, Any]]:
 
 def _unpacked(data: bytes, what: str) -> dict[str, Any]:
     try:
-        found = msgpack.unpackb(data, strict_map_key=False)
-    except (ValueError, TypeError, RecursionError, msgpack.UnpackException) as error:
+        found = msgpack.unpackb(data, strict_map_key=False, max_array_len=_PARTS_MAX)
+    except (ValueError, TypeError, RecursionError, MemoryError, msgpack.UnpackException) as error:
         raise FormatError(f"{what} can't be read as msgpack: {error}") from error
     if not isinstance(found, dict):
         raise FormatError(f"{what} is a {type(found).__name__} where a map should be")
@@ -180,34 +187,54 @@ def encode_reference(reference: Reference) -> bytes:
     return _seal(REFERENCE, reference._asdict() | {"id": reference.id.as_map()})
 
 
-def decode_message(value: bytes) -> Snapshot | Reference:
-    """What a message of the topic holds. Raises ChecksumError, NewerFormatError or FormatError."""
+def id_of(value: bytes) -> SnapshotId:
+    """Whose message it is, if it is whole; what it holds is not decoded."""
+    return SnapshotId.from_map(_unseal(value)[1].get("id"))
+
+
+def decode_message(value: bytes, *, max_bytes: int = MAX_BYTES) -> Snapshot | Reference:
+    """What a message of the topic holds. Raises ChecksumError, NewerFormatError or FormatError, and nothing else.
+
+    A snapshot that would take more than `max_bytes` is refused before anything is allocated for it.
+    """
     schema, body = _unseal(value)
-    return _snapshot_in(body) if schema == SNAPSHOT else _reference_in(body)
+    return _snapshot_in(body, max_bytes) if schema == SNAPSHOT else _reference_in(body)
 
 
-def decode_snapshot(value: bytes) -> Snapshot:
-    found = decode_message(value)
+def decode_snapshot(value: bytes, *, max_bytes: int = MAX_BYTES) -> Snapshot:
+    found = decode_message(value, max_bytes=max_bytes)
     if isinstance(found, Reference):
         raise FormatError(f"the snapshot {found.id} is not in these bytes: they refer to {found.store}/{found.key}")
     return found
 
 
-def resolve(reference: Reference, blob: bytes) -> Snapshot:
-    """The snapshot that the bytes at the reference are, if they are the bytes meant."""
+def decoded_bytes(snapshot: Snapshot) -> int:
+    """What it takes in memory."""
+    sketch, names = snapshot.sketch, snapshot.names
+    sums = 0 if sketch.column_sums is None else sketch.column_sums.nbytes
+    return int(sketch.matrix.nbytes) + int(sums) + _NAME_BYTES * (len(names) + len(snapshot.merged_from))
+
+
+def resolve(reference: Reference, blob: bytes, *, store: str | None = None, max_bytes: int = MAX_BYTES) -> Snapshot:
+    """The snapshot in the bytes at the reference, if they are the bytes meant. `store` is where they were read."""
+    where = f"{store or reference.store}/{reference.key}"
     if len(blob) != reference.size or checksum(blob) != reference.checksum:
-        where = f"{reference.store}/{reference.key}"
         raise ChecksumError(f"{where} is not what the snapshot {reference.id} refers to: size or checksum differ")
-    found = decode_snapshot(blob)
+    try:
+        found = decode_snapshot(blob, max_bytes=max_bytes)
+    except FormatError as error:
+        raise type(error)(f"{where}: {error}") from error
     if found.id != reference.id:
-        raise FormatError(f"the reference {reference.id} leads to the snapshot {found.id}")
+        raise FormatError(f"{where}: the reference {reference.id} leads to the snapshot {found.id}")
     return found
 
 
 def _reference_in(body: Mapping[str, Any]) -> Reference:
     match body:
         case {"id": given, "store": str(store), "key": str(key), "size": int(size), "checksum": bytes(said)}:
-            return Reference(SnapshotId.from_map(given), store, key, size, said)
+            if len(store) > _STORE_MAX or len(key) > _KEY_MAX or not 0 <= size <= _SIZE_MAX or len(said) != 16:
+                raise FormatError(f"a reference to a snapshot has store {store!r:.60}, key {key!r:.60}, size {size}")
+            return Reference(SnapshotId.from_map(given), store, key, int(size), said)
     raise FormatError("a reference to a snapshot lacks its store, key, size or checksum")
 
 
@@ -252,18 +279,20 @@ def _raw(array: Float, dtype: np.dtype[Any]) -> memoryview:
     return np.ascontiguousarray(array, dtype).reshape(-1).view(np.uint8).data
 
 
-def _snapshot_in(body: Mapping[str, Any]) -> Snapshot:
+def _snapshot_in(body: Mapping[str, Any], max_bytes: int) -> Snapshot:
     counts, sizes = _numbers(body)
-    columns, hash_seed, dtype = body.get("columns"), body.get("hash_seed"), body.get("dtype")
-    if columns not in _MODES or type(hash_seed) not in (int, type(None)) or dtype not in _DTYPES:
-        raise FormatError(f"a snapshot has columns {columns!r:.60}, hash_seed {hash_seed!r:.60}, dtype {dtype!r:.60}")
-    d, matrix_rows = counts["d"], counts["matrix_rows"]
-    matrix = _array(body.get("matrix"), matrix_rows * d, str(dtype)).reshape(matrix_rows, d)
-    sums = body.get("column_sums")
+    columns, hash_seed, dtype = _meaning(body)
+    d, matrix_rows, sums = counts["d"], counts["matrix_rows"], body.get("column_sums")
+    needed = 8 * d * (max(matrix_rows, 1) + (sums is not None))
+    _check_size(needed, f"a snapshot of {matrix_rows:,} rows and {d:,} columns", max_bytes)
+    names = _names(body.get("names"), d, max_bytes - needed)
     sketch = Sketch(
-        matrix=matrix,
+        matrix=_matrix(body.get("matrix"), matrix_rows, d, dtype),
         column_sums=None if sums is None else _array(sums, d, "float64"),
-        **{name: counts[name] for name in ("ell", "rows", "nnz", "shrinks")},
+        ell=counts["ell"],
+        rows=counts["rows"],
+        nnz=counts["nnz"],
+        shrinks=counts["shrinks"],
         **{name: value for name, value in sizes.items() if name != "made_at_s"},
     )
     return Snapshot(
@@ -272,12 +301,20 @@ def _snapshot_in(body: Mapping[str, Any]) -> Snapshot:
         next_offset=counts["next_offset"],
         made_at_s=sizes["made_at_s"],
         sketch=sketch,
-        columns=str(columns),
+        columns=columns,
         hash_seed=hash_seed,
-        names=_names(body.get("names"), d),
+        names=names,
         merged_from=_parts(body.get("parts")),
-        dtype=str(dtype),
+        dtype=dtype,
     )
+
+
+def _meaning(body: Mapping[str, Any]) -> tuple[str, int | None, str]:
+    columns, hash_seed, dtype = body.get("columns"), body.get("hash_seed"), body.get("dtype")
+    seeded = hash_seed is None or (type(hash_seed) is int and 0 <= hash_seed < 2**32)
+    if columns not in _MODES or not seeded or not isinstance(dtype, str) or dtype not in _DTYPES:
+        raise FormatError(f"a snapshot has columns {columns!r:.60}, hash_seed {hash_seed!r:.60}, dtype {dtype!r:.60}")
+    return str(columns), hash_seed, dtype
 
 
 def _numbers(body: Mapping[str, Any]) -> tuple[dict[str, int], dict[str, Any]]:
@@ -289,45 +326,101 @@ def _numbers(body: Mapping[str, Any]) -> tuple[dict[str, int], dict[str, Any]]:
             raise FormatError(f"a snapshot has {name} = {body.get(name)!r:.60}, which is no size")
     if not 1 <= body["d"] <= D_MAX:
         raise FormatError(f"a snapshot has {body['d']} columns")
+    if not body["matrix_rows"] <= body["ell"] <= D_MAX:
+        raise FormatError(f"a snapshot has {body['matrix_rows']} rows where ell = {body['ell']} is the most")
+    if body["partitions"] > PARTITIONS_MAX:
+        raise FormatError(f"a snapshot is of {body['partitions']} partitions, more than {PARTITIONS_MAX:,}")
+    if body["failure_probability"] > 1:
+        raise FormatError(f"a snapshot has the failure probability {body['failure_probability']}")
     return {name: body[name] for name in _COUNTS}, {name: body[name] for name in _SIZES}
 
 
+def _check_size(needed: int, what: str, max_bytes: int) -> None:
+    if needed > max_bytes:
+        raise FormatError(
+            f"{what} needs {needed:,} bytes of memory, more than the {max_bytes:,} that the reader allows; "
+            "if it is what you expect, raise max_snapshot_bytes (snapshot.read_max_bytes), or max_bytes of load"
+        )
+
+
 def _array(packed: Any, count: int, dtype: str) -> Float:
-    """Decompressed and exactly as long as it must be; nothing is allocated for a length that is not said in it."""
-    raw = _decompressed(packed, count * _DTYPES[dtype].itemsize)
-    array: Float = np.frombuffer(raw, _DTYPES[dtype]).astype(np.float64)
+    """Decompressed and exactly as long as it must be, whatever the frame says of itself."""
+    array = np.empty(count, _DTYPES[dtype])
+    _decompress(packed, array.view(np.uint8).data)
+    array = array.astype(np.float64, copy=False)
     if not np.isfinite(array).all():
         raise FormatError("a snapshot's matrix or column sums have values that are not finite")
     return array
 
 
-def _decompressed(packed: Any, size: int | None = None) -> bytes:
+def _matrix(packed: Any, rows: int, d: int, dtype: str) -> Float:
+    array = _array(packed, rows * d, dtype)
+    with np.errstate(over="ignore"):
+        if not np.isfinite(array @ array):  # as squared_frobenius is, which is no less
+            raise FormatError("a snapshot's matrix has values whose squares are too large")
+    return array.reshape(rows, d)
+
+
+def _decompress(packed: Any, into: memoryview) -> None:
+    """Fills `into`, all of it; what would be more or less is refused."""
+    declared = _declared(packed)
+    if declared != len(into):
+        raise FormatError(f"a snapshot has an array of {declared} bytes where {len(into)} belong")
     try:
-        found = zstandard.get_frame_parameters(packed).content_size
-        if size is not None and found != size:
-            raise FormatError(f"a snapshot has an array of {found} bytes where {size} belong")
-        if found > _NAMES_MAX_BYTES and size is None:
-            raise FormatError(f"a snapshot has {found} bytes of names")
-        raw: bytes = zstandard.ZstdDecompressor().decompress(packed)
-    except (zstandard.ZstdError, TypeError) as error:
+        with zstandard.ZstdDecompressor().stream_reader(packed) as stream:
+            at = 0
+            while at < len(into) and (count := stream.readinto(into[at:])):
+                at += count
+    except zstandard.ZstdError as error:
         raise FormatError(f"a snapshot has an array that zstd can't read: {error}") from error
-    return raw
+    if at < len(into):
+        raise FormatError(f"a snapshot has an array of {at} bytes where {len(into)} belong")
 
 
-_NAMES_MAX_BYTES = 2**30
+def _declared(packed: Any) -> int:
+    """The content's size by the frame's own account."""
+    try:
+        return int(zstandard.get_frame_parameters(packed).content_size)
+    except (zstandard.ZstdError, TypeError, ValueError) as error:
+        raise FormatError(f"a snapshot has an array that zstd can't read: {error}") from error
 
 
-def _names(packed: Any, d: int) -> dict[int, str]:
+def _names(packed: Any, d: int, max_bytes: int) -> dict[int, str]:
+    """Names of columns. How many there are is known from the first bytes: nothing is made of them before."""
     if packed is None:
         return {}
+    size = _declared(packed)
+    _check_size(size, "a snapshot's names", max_bytes)
+    raw = bytearray(size)
+    _decompress(packed, memoryview(raw))
     try:
-        columns, names = msgpack.unpackb(_decompressed(packed))
+        unpacker = msgpack.Unpacker(max_buffer_size=max(size, 1))
+        unpacker.feed(raw)
+        pair, count = unpacker.read_array_header(), unpacker.read_array_header()
+        _check_size(size + _NAME_BYTES * count, "a snapshot's names", max_bytes)
+        if pair != 2 or count > d:
+            raise FormatError(f"a snapshot has {count} names of {d} columns")
+        limits = dict.fromkeys(("max_map_len", "max_bin_len", "max_ext_len"), 0)
+        columns, names = msgpack.unpackb(raw, list_hook=_Lists(3), max_array_len=max(count, 2), **limits)
         found = dict(zip(columns, names, strict=True))
-    except (ValueError, TypeError, msgpack.UnpackException) as error:
+    except (ValueError, TypeError, RecursionError, MemoryError, msgpack.UnpackException) as error:
         raise FormatError(f"a snapshot has names that can't be read: {error}") from error
     if not all(type(c) is int and 0 <= c < d and type(n) is str for c, n in found.items()):
         raise FormatError("a snapshot has a name that is no text, or of a column that is not there")
     return found
+
+
+class _Lists:
+    """A hook for msgpack that stops at the first list too many: nested lists take far more memory than bytes."""
+
+    def __init__(self, most: int) -> None:
+        self._left = most
+
+    def __call__(self, found: list[Any]) -> list[Any]:
+        self._left -= 1
+        if self._left < 0:
+            raise ValueError("lists where texts belong")
+        return found
 
 
 def _parts(found: Any) -> tuple[Part, ...]:

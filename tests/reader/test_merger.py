@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +11,7 @@ import pytest
 import structlog
 
 from sfd_stream import SnapshotReader
-from sfd_stream.errors import BrokerRefusedError, FencedError
+from sfd_stream.errors import BrokerRefusedError, BrokerUnavailableError, FencedError
 from sfd_stream.kafka.sink import Sink
 from sfd_stream.service.beside import Beside
 from sfd_stream.service.merge_watch import MergeWatch
@@ -18,8 +20,10 @@ from tests.reader.made import holds, message, publish, rows_of, sketch_of, snaps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from tests.parts.kafka import Broker
+    from tests.parts.kafka_fixtures import PrivateBrokers
 
 
 class Clock:
@@ -167,3 +171,53 @@ def test_a_merge_too_large_for_its_topic_says_what_to_raise(kafka: Broker, make:
     merger.start()
     with pytest.raises(BrokerRefusedError, match=r"larger than topic .* takes: raise kafka.message.max.bytes"):
         merger.turn()
+
+
+@pytest.mark.parametrize("give_up_s", [600.0, 0.0])
+def test_a_broker_unavailable_while_a_merge_starts_is_waited_for(
+    kafka: Broker, make: Callable[..., Merger], monkeypatch: pytest.MonkeyPatch, give_up_s: float
+) -> None:
+    topic, out = kafka.create_topic(), kafka.create_topic()
+    publish(kafka, topic, [message(snapshot(sketch_of(rows_of(0)), 0))])
+    merger, real, failures = make([topic], out, give_up_s=give_up_s), SnapshotReader.refresh, [2]
+
+    def flaky(reader: SnapshotReader, *args: Any) -> bool:
+        if failures[0]:
+            failures[0] -= 1
+            raise BrokerUnavailableError("no answer")
+        return real(reader, *args)
+
+    monkeypatch.setattr(SnapshotReader, "refresh", flaky)
+    if not give_up_s:
+        with pytest.raises(BrokerUnavailableError):
+            merger.start()
+        return
+    merger.start()
+    merger.turn()
+    assert holds([rows_of(0)], read(kafka, out).sketch)
+
+
+@pytest.mark.slow
+def test_a_merge_survives_a_broker_that_is_down_for_20_s_while_it_starts(
+    private_broker: PrivateBrokers, tmp_path: Path
+) -> None:
+    broker = private_broker()
+    topic, out = broker.create_topic(config={"flush.messages": "1"}), broker.create_topic()
+    publish(broker, topic, [message(snapshot(sketch_of(rows_of(0)), 0))])
+    broker.kill()
+    command = [sys.executable, "-m", "sfd_stream.cli", "merge", "--broker", broker.bootstrap]
+    given = ("kafka.group.id=merge", f"merge.topics={topic}", f"merge.topic={out}", "http.port=0")
+    command += [part for setting in given for part in ("--set", setting)]
+    with (tmp_path / "log").open("wb") as log:
+        process = subprocess.Popen(command, stderr=log)
+    try:
+        time.sleep(20)
+        assert process.poll() is None, (tmp_path / "log").read_text()
+        broker.restart()
+        with SnapshotReader(broker.bootstrap, out, wall_clock=lambda: 2000.0) as reader:
+            assert holds([rows_of(0)], next(reader.watch(every_s=0.2)).sketch)
+        process.terminate()
+        assert process.wait(60) == 0
+    finally:
+        process.kill()
+        process.wait()

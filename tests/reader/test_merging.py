@@ -12,12 +12,43 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sfd_stream.cli.wiring import shape_of
+from sfd_stream.config import load
 from sfd_stream.errors import FormatError, UnmergeableError
 from sfd_stream.reader.merged import MergedSketch, merge
 from sfd_stream.reader.newest import Newest
+from sfd_stream.sketch.rows import RowBlock
+from sfd_stream.state.partition import PartitionState
 from sfd_stream.wire.rows import HashedColumns, decode, encode_row
 from sfd_stream.wire.snapshots import Snapshot, decode_snapshot, encode_snapshot
 from tests.reader.made import holds, message, rows_of, sketch_of, snapshot
+
+GIVEN = ["kafka.bootstrap.servers=b:1", "kafka.group.id=g", "input.topic=t", "checkpoint.url=memory://x", "sketch.d=12"]
+
+
+@pytest.mark.parametrize(("setting", "method"), [(0.01, "fused"), (1e-6, "paper"), (0.9, "fused")])
+def test_the_merge_of_a_thousand_partitions_fails_no_more_often_than_the_setting_says(
+    setting: float, method: str
+) -> None:
+    overrides = [*GIVEN, f"sketch.failure_probability={setting}", f"sketch.method={method}", "sketch.ell=4"]
+    configured = load(None, environ={}, overrides=overrides).settings
+    block = RowBlock.from_csr(rows_of(0, n=20))
+    snapshots = []
+    for partition in range(1000):
+        state = PartitionState(shape_of(configured, partition), 0)
+        state.builder.absorb(block)
+        snapshots.append(snapshot(state.sketch(), partition, partitions=1000))
+    merged = merge(snapshots, 0.0)
+    assert merged.complete
+    assert 0.99 * setting < merged.failure_probability <= setting
+    assert merge(snapshots[:1], 0.0).failure_probability < setting
+
+
+def test_the_failure_probabilities_of_two_topics_add_up() -> None:
+    sketch = replace(sketch_of(rows_of(0)), failure_probability=0.01)
+    merged = merge([snapshot(sketch, topic="one"), snapshot(sketch, topic="other")], 0.0)
+    assert merged.failure_probability == 0.02
+
 
 ORDERS = [(1, 5), (2, 3), (2, 9), (3, 1)]
 MESSAGES = [message(snapshot(sketch_of(rows_of(0)), epoch=epoch, number=number)) for epoch, number in ORDERS]
@@ -37,47 +68,46 @@ def test_the_newest_wins_whatever_the_order_and_never_goes_back(with_headers: bo
 
 def test_headers_that_belie_their_value_are_noticed() -> None:
     newest = Newest()
-    newest.offer(MESSAGES[0].key, MESSAGES[0].value, MESSAGES[1].headers)
+    assert not newest.offer(MESSAGES[0].key, MESSAGES[0].value, MESSAGES[1].headers)
     with pytest.raises(FormatError, match="headers say"):
         newest.all()
 
 
-def test_a_null_value_takes_its_key_away_and_lets_nothing_older_back() -> None:
+def test_a_null_value_takes_its_key_away() -> None:
     newest = Newest()
     old, new = MESSAGES[0], MESSAGES[1]
     assert not newest.offer(new.key, None)
     newest.offer(new.key, new.value, new.headers)
     newest.offer(b"damaged", b"")
     assert newest.offer(new.key, None)
-    assert newest.offer(b"damaged", None)
-    assert (len(newest), newest.all(), newest.ids) == (0, [], {})
+    assert not newest.offer(b"damaged", None)
+    assert (len(newest), newest.ids) == (0, {})
     assert not newest.offer(new.key, None)
-    assert not newest.offer(old.key, old.value, old.headers)
-    assert newest.offer(new.key, new.value, new.headers)  # published again: it is there again
+    assert newest.offer(old.key, old.value, old.headers)  # the order is forgotten too
+    assert newest.offer(new.key, new.value, new.headers)
     assert [found.id.order for found in newest.all()] == [ORDERS[1]]
 
 
 def test_damage_is_healed_by_publishing_the_same_again() -> None:
     stale, good = MESSAGES[0], MESSAGES[1]
     damaged = good.value[:-1] + bytes([good.value[-1] ^ 1])
-    for before, harm in (([good], (good.key, b"garbage", ())), ([], (good.key, damaged, good.headers))):
-        newest = Newest()
-        for one in before:
-            newest.offer(one.key, one.value, one.headers)
-        newest.offer(*harm)
-        assert not newest.offer(stale.key, stale.value, stale.headers)  # heals nothing
-        with pytest.raises(FormatError):
-            newest.all()
-        assert newest.offer(good.key, good.value, good.headers)
-        assert [found.id.order for found in newest.all()] == [ORDERS[1]]
-        assert not newest.offer(good.key, damaged, good.headers)  # what is sound stays
-        assert len(newest.all()) == 1
+    newest = Newest()
+    assert not newest.offer(good.key, damaged, good.headers)
+    with pytest.raises(FormatError, match=r"g/rows/0 \(2, 3\).*damaged"):
+        newest.all()
+    assert newest.offer(stale.key, stale.value, stale.headers)
+    assert newest.offer(good.key, good.value, good.headers)
+    assert [found.id.order for found in newest.all()] == [ORDERS[1]]
+    assert not newest.offer(good.key, damaged, good.headers)  # what is sound stays
+    assert len(newest.all()) == 1
 
 
 def test_a_broken_message_of_another_group_is_none_of_ours() -> None:
     newest = Newest("g")
     assert not newest.offer(b"other/rows/0", b"damaged")
-    assert newest.offer(b"g/rows/0", b"damaged")
+    assert newest.skipped == 0
+    assert not newest.offer(b"g/rows/0", b"damaged")
+    assert newest.skipped == 1
     with pytest.raises(FormatError, match="'g/rows/0'"):
         newest.all()
 
@@ -186,7 +216,8 @@ def test_the_table_is_a_data_frame_as_it_is(monkeypatch: pytest.MonkeyPatch) -> 
         assert list(frame.columns) == ["component", "column", "name", "weight"]
         wide = one.to_frame(3).pivot_table(index="component", columns="column", values="weight").to_numpy()
         assert np.array_equal(np.abs(wide), np.abs(one.components(3)))
-    assert merged.sketch.to_table(1)["name"].tolist() == list(map(str, merged.sketch.to_table(1)["column"]))
+    plain = sketch_of(rows_of(0)).to_table(1)
+    assert plain["name"].tolist() == list(map(str, plain["column"]))
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(ImportError, match="to_frame needs pandas: pip install pandas"):
         merged.to_frame(3)
@@ -228,6 +259,16 @@ def test_the_strongest_columns_come_first() -> None:
     assert merged.top(4, 5) == [
         list(zip(table["name"][i : i + 5], table["weight"][i : i + 5], strict=True)) for i in range(0, 20, 5)
     ]
+
+
+def test_top_has_all_directions_that_there_are_and_refuses_more() -> None:
+    merged = named()
+    assert len(merged.top()) == merged.k_max == 6
+    assert [len(words) for words in merged.top(2, columns=99)] == [12, 12]
+    with pytest.raises(ValueError, match="k = 7, but this sketch has 6 directions"):
+        merged.top(7)
+    with pytest.raises(ValueError, match="columns must be a whole number of at least 1, not -1"):
+        merged.top(2, columns=-1)
 
 
 def test_a_merged_sketch_answers_what_its_sketch_answers() -> None:

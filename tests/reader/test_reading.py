@@ -208,7 +208,7 @@ def test_large_snapshots_are_fetched_from_the_store(kafka: Broker, place: tuple[
     encoded = encode_snapshot(snapshot(sketch_of(A)))
     store.put(KEY, encoded)
     publish(kafka, topic, [reference_to(encoded, store.url, KEY)])
-    with reader_of(kafka, topic, store_options=options) as reader:
+    with reader_of(kafka, topic, store_options=options, trusted_stores=[url]) as reader:
         assert holds([A], reader.merged().sketch)
         store.delete(KEY)
         assert holds([A], reader.merged().sketch)  # fetched once
@@ -218,7 +218,7 @@ def test_a_reference_whose_bytes_are_gone_is_read_again_in_the_topic(kafka: Brok
     store, topic = open_store((tmp_path / "s").as_uri()), kafka.create_topic()
     old, new = (encode_snapshot(snapshot(sketch_of(rows_of(n)), number=n)) for n in (1, 2))
     publish(kafka, topic, [reference_to(old, store.url, KEY)])
-    with reader_of(kafka, topic) as reader:
+    with reader_of(kafka, topic, store_url=store.url) as reader:
         with pytest.raises(ObjectMissingError, match=r"g/rows/0 \(1, 1\) refers to .* store_url"):
             reader.latest()
         publish(kafka, topic, [message_of(new)])
@@ -230,7 +230,8 @@ def test_bytes_that_are_not_those_referred_to_are_refused(kafka: Broker, tmp_pat
     meant, other = (encode_snapshot(snapshot(sketch_of(rows_of(n)), number=n)) for n in (1, 2))
     store.put(KEY, other)
     publish(kafka, topic, [reference_to(meant, store.url, KEY)])
-    with reader_of(kafka, topic) as reader, pytest.raises(ChecksumError, match="not what the snapshot"):
+    told = {"store_url": store.url}
+    with reader_of(kafka, topic, **told) as reader, pytest.raises(ChecksumError, match="not what the snapshot"):
         reader.latest()
 
 
@@ -298,7 +299,7 @@ def test_a_newer_format_is_told_from_damage(kafka: Broker, monkeypatch: pytest.M
 def test_a_foreign_message_is_an_error_until_a_snapshot_takes_its_place(kafka: Broker) -> None:
     topic = kafka.create_topic()
     good = message(snapshot(sketch_of(rows_of(0))))
-    publish(kafka, topic, [good._replace(value=msgpack.packb({"i": [1]}), headers=())])
+    publish(kafka, topic, [good._replace(value=msgpack.packb({"foreign": [1]}), headers=())])
     with reader_of(kafka, topic) as reader:
         for _ in range(2):
             with pytest.raises(FormatError, match="'g/rows/0': not a snapshot of sfd-stream"):
@@ -370,3 +371,12 @@ def test_history_tells_every_state_since_all_partitions_had_one_or_a_few_of_them
         assert [merged.rows for merged in reader.history()] == [20, 30, 40, 50, 60]
         assert [merged.rows for merged in reader.history(points=3)] == [20, 40, 60]
         assert reader.merged().rows == 60
+
+
+def test_a_closed_reader_says_so(built_in: Broker) -> None:
+    reader = SnapshotReader(built_in.bootstrap, built_in.create_topic())
+    reader.close()
+    reader.close()
+    for ask in (reader.merged, reader.latest, reader.refresh, lambda: list(reader.history())):
+        with pytest.raises(ValueError, match="this SnapshotReader is closed; create another"):
+            ask()

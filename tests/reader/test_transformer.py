@@ -68,11 +68,40 @@ def test_a_refresh_does_not_flip_what_stayed() -> None:
 
 @pytest.mark.parametrize("centre", [False, True])
 def test_rows_from_before_the_columns_grew_are_zero_in_the_rest_and_wider_ones_are_refused(centre: bool) -> None:
-    model = SketchTransformer(SKETCH, k=2, centre=centre).fit()
+    merged = merge([snapshot(SKETCH, columns="growing")], 2000.0)
+    model = SketchTransformer(merged, k=2, centre=centre).fit()
     X = rows_of(5, d=7)
     wide = np.pad(X.toarray(), ((0, 0), (0, 5)))
     assert np.allclose(model.transform(X), model.transform(wide))
-    assert np.allclose(SKETCH.project(X, 2), SKETCH.project(wide, 2))
-    for refuse in (model.transform, SKETCH.project):
-        with pytest.raises(ValueError, match="rows of 13 columns, but the sketch has 12: take a newer sketch"):
+    assert np.allclose(merged.project(X, 2), merged.project(wide, 2))
+    for refuse in (model.transform, merged.project):
+        with pytest.raises(ValueError, match="rows of 13 columns, but the sketch has 12"):
             refuse(np.zeros((1, 13)))
+
+
+@pytest.mark.parametrize("columns", ["fixed", "hashed"])
+def test_narrow_rows_are_refused_where_columns_do_not_grow(columns: str) -> None:
+    merged = merge([snapshot(SKETCH, columns=columns, hash_seed=0 if columns == "hashed" else None)], 2000.0)
+    for refuse in (SketchTransformer(merged, k=2).fit().transform, merged.project):
+        with pytest.raises(ValueError, match="rows of 5 columns, but the sketch has 12"):
+            refuse(np.ones((1, 5)))
+
+
+@pytest.mark.parametrize("centre", [False, True])
+def test_more_directions_than_the_sketch_has_are_refused(centre: bool) -> None:
+    for source in (SKETCH, merge([snapshot(SKETCH)], 2000.0)):
+        model = SketchTransformer(source, k=500, centre=centre)
+        with pytest.raises(ValueError, match=r"k = 500, but this sketch has . directions.*: ask for at most"):
+            model.fit()
+        with pytest.raises(ValueError, match="k = 500"):
+            model.refresh(SKETCH)
+
+
+def test_coordinates_of_another_number_of_directions_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"coordinates of shape \(1, 5\), but there are 3 directions"):
+        SketchTransformer(SKETCH, k=3).fit().inverse_transform(np.ones((1, 5)))
+
+
+def test_what_is_no_sketch_is_refused() -> None:
+    with pytest.raises(TypeError, match="a sketch or a SnapshotReader is needed, not a str"):
+        SketchTransformer("sketches").fit()  # type: ignore[arg-type]

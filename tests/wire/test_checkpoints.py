@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -204,6 +205,8 @@ def test_a_well_framed_lie_is_a_format_error(data: bytes) -> None:
         {"written_at_s": None},
         {"state_id": None},
         {"buffer": None},
+        {"next_offset": -1001},
+        {"next_offset": -1},
     ],
 )
 def test_a_manifest_that_misstates_a_field_is_a_format_error(change: dict[str, Any]) -> None:
@@ -212,6 +215,12 @@ def test_a_manifest_that_misstates_a_field_is_a_format_error(change: dict[str, A
         decode_manifest(encode_map("manifest", fields | change))
     with pytest.raises(FormatError):
         decode_manifest(encode_map("manifest", {k: v for k, v in fields.items() if k not in change} | {"x": 1}))
+
+
+def test_a_manifest_with_a_negative_offset_is_not_written() -> None:
+    """The client reports -1001 for an offset that it does not know."""
+    with pytest.raises(FormatError, match="next_offset -1001"):
+        encode_manifest(replace(MANIFEST, next_offset=-1001))
 
 
 # -- version 1, for ever ---------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import sys
 import tracemalloc
 from typing import Any
 
@@ -138,6 +139,12 @@ def test_what_is_not_one_flat_map_is_malformed(message: bytes) -> None:
     assert reason_of(message) in {Reason.MALFORMED, Reason.BAD_TYPE}
 
 
+@pytest.mark.parametrize("message", [b'{"i": [3]}', b"[1, 2]", b' \r\n\t{"3": 1.0}', b'\xef\xbb\xbf{"i": [3]}'])
+def test_a_message_that_looks_like_json_is_bad_for_that_reason(message: bytes) -> None:
+    ((_, error),) = decode([message], FIXED).bad
+    assert (error.reason, str(error)) == ("json", "this looks like JSON: rows are msgpack, as docs/formats.md says")
+
+
 def test_a_repeated_key_is_bad_but_a_repeated_column_adds_up() -> None:
     assert reason_of(b"\x82\xa1i\x91\x01\xa1i\x91\x01") == Reason.BAD_KEYS
     assert decode_one(b"\x82\x01\x02\x01\x03", FIXED).block.values.tolist() == [5.0]
@@ -179,7 +186,7 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize("crowd", [1, 16])
+@pytest.mark.parametrize("crowd", [1, 40])
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_message_costs_a_small_multiple_of_its_size(name: str, crowd: int) -> None:
     messages = [HOSTILE[name]] * crowd
@@ -190,3 +197,44 @@ def test_a_hostile_message_costs_a_small_multiple_of_its_size(name: str, crowd: 
     finally:
         tracemalloc.stop()
     assert peak < 40 * sum(map(len, messages)) + 2**20
+
+
+MANY = 40
+_HEAD = b"\xa1i\xdd" + struct.pack(">I", SIZE)
+LIES = {
+    "elements that end early": (b"\x82" + _HEAD + b"\x01" * 200 + b"\xa1v" + b"\x01" * SIZE, 200),
+    "elements longer than the message": (b"\x81" + _HEAD + b"\xcb" * SIZE, SIZE // 9),
+    "values that end early": (
+        b"\x82" + _HEAD + b"\x01" * SIZE + b"\xa1v" + _HEAD[2:] + b"\x01" * 200 + b"\xa1" * SIZE,
+        SIZE,
+    ),
+}
+"""Each with the number of elements that it really has before the first that is none."""
+
+
+def calls_of(messages: list[bytes]) -> int:
+    """How many functions written in C the decoder calls: most of what its work is measured in, on any machine."""
+    calls = 0
+
+    def count(_: object, event: str, __: object) -> None:
+        nonlocal calls
+        calls += event == "c_call"
+
+    sys.setprofile(count)
+    try:
+        decode(messages, FIXED)
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+@pytest.mark.parametrize("name", LIES)
+def test_a_message_that_lies_about_its_lengths_costs_no_more_work_than_an_honest_one(name: str) -> None:
+    message, elements = LIES[name]
+    honest = calls_of([encode_row([1] * elements, packed=False)] * MANY)
+    assert calls_of([message] * MANY) < 1.2 * honest + 3000
+
+
+def test_a_crowd_of_long_lists_too_small_to_be_read_in_step_is_read_one_by_one() -> None:
+    """In step every element costs a call of each function, and 16 messages do not make up for that."""
+    assert calls_of([encode_row([1] * SIZE, packed=False)] * 16) < SIZE // 10

@@ -9,9 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from sfd_stream.cli.wiring import plan_of
+from sfd_stream.config import load
 from sfd_stream.wire import row_encode
 from sfd_stream.wire.hashing import signed_columns
 from sfd_stream.wire.rows import Columns, FixedColumns, HashedColumns, Reason, RowLimits, decode
+from tests.docs.paste import limits_table
 
 PAGE = (Path(__file__).parents[2] / "docs" / "formats.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"^```rows\n(.*?)^```$", PAGE, flags=re.DOTALL | re.MULTILINE)
@@ -62,13 +65,16 @@ def test_each_feature_has_the_column_of_the_page(cell: str, seed: str, _hash: st
     assert int(column) == abs(int(_hash)) % 1000
 
 
-def test_the_page_gives_the_default_limits() -> None:
-    limits = RowLimits()
-    assert limits.message_bytes_max == 16 * 2**20
-    assert f"| {limits.nnz_max:,} |" in PAGE
-    assert f"| {limits.rows_max:,} |" in PAGE
-    assert f"| {limits.string_bytes_max:,} |" in PAGE
+def test_the_page_gives_the_settings_and_their_defaults() -> None:
+    assert limits_table() in PAGE, "stale: make docs"
     assert len(FEATURES) == 7
+
+
+def test_the_library_has_the_limits_of_a_worker() -> None:
+    """`decode` refuses what a worker with default settings refuses."""
+    given = load(None, environ={}, overrides=["kafka.bootstrap.servers=b:1", "kafka.group.id=g", "input.topic=t",
+                                              "sketch.d=5", "sketch.ell=2", "checkpoint.url=memory://x"])  # fmt: skip
+    assert RowLimits() == plan_of(given.settings, until_end=False).limits
 
 
 def test_the_examples_in_docstrings_run() -> None:

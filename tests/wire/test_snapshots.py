@@ -82,7 +82,7 @@ def test_what_is_encoded_comes_back_bit_for_bit(B: Any, with_sums: bool, offset:
     made = replace(
         SNAPSHOT,
         next_offset=offset,
-        sketch=replace(SKETCH, matrix=B, column_sums=sums),
+        sketch=replace(SKETCH, matrix=B, ell=4, column_sums=sums),
         names={d - 1: name},
         id=replace(ID, group=name, window=name),
     )
@@ -124,7 +124,7 @@ def test_the_columns_mode_travels(columns: Any, said: str) -> None:
 @given(hnp.arrays(np.float64, (4, 5), elements=st.floats(-1e6, 1e6, width=64)))
 def test_float32_is_within_the_delta_that_it_publishes(A: Any) -> None:
     """B = A has no error of its own; rounded, the error must be within what was added to delta and rounding."""
-    sketch = replace(SKETCH, matrix=A, column_sums=None, delta=0.0, rounding=0.0)
+    sketch = replace(SKETCH, matrix=A, ell=4, column_sums=None, delta=0.0, rounding=0.0)
     found = decode_snapshot(encode_snapshot(replace(SNAPSHOT, sketch=sketch, names={}, dtype="float32"))).sketch
     assert found.matrix.dtype == np.float64
     values = np.linalg.eigvalsh(A.T @ A - found.matrix.T @ found.matrix)
