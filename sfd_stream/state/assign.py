@@ -23,6 +23,7 @@ from sfd_stream.state.protocol import (
     unusable,
 )
 from sfd_stream.state.steps import AskCommitted, AskLog, AskOutputEpoch, LogFacts, Refused, Steps
+from sfd_stream.wire.snapshot_ids import next_epoch
 
 S = TypeVar("S")
 Restore: TypeAlias = Callable[[Manifest, bytes | None, tuple[bytes, ...]], S]
@@ -84,22 +85,26 @@ def assign(wish: Wish[S]) -> Steps[Claimed[S] | Refused]:
                 return found
             number = newest
             continue
-        claim = found.manifest if number is None else claim_of(found.manifest, wish)
+        claim = found.manifest
+        if number is not None:
+            claim = claim_of(found.manifest, wish, (yield AskOutputEpoch(needed=False)))
         outcome = yield from create(wish.prefix, claim)
         if isinstance(outcome, Created):
             return Claimed(outcome.manifest, found.state, found.changes, found.unpublished)
         number = yield from newest_number(wish.prefix)  # lost: begin again, keeping nothing of the first read
 
 
-def claim_of(manifest: Manifest, wish: Wish[S]) -> Manifest:
-    """Epoch + 1, all else copied: the state keeps the id of the manifest that made it [N].
+def claim_of(manifest: Manifest, wish: Wish[S], shown: int | None) -> Manifest:
+    """A higher epoch, all else copied: the state keeps the id of the manifest that made it [N].
 
-    Ids of cluster and topic that were not known before (a reset without a broker) are filled in.
+    The epoch is above the manifest's, and above that of the output topic for this key: a store that was put back to
+    a backup is behind what readers have [P]. Ids of cluster and topic that were not known before (a reset without a
+    broker) are filled in.
     """
     return replace(
         manifest,
         number=manifest.number + 1,
-        epoch=manifest.epoch + 1,
+        epoch=next_epoch(manifest.epoch, shown),
         nonce=next(wish.nonces),
         parent=manifest.nonce,
         kind=Kind.CLAIM,
@@ -118,8 +123,7 @@ def _begin(wish: Wish[S]) -> Steps[_Found[S] | Refused]:
             f'set checkpoint.url to where it is, or run "sfd-stream checkpoint reset {wish.where} --to earliest"',
         )
     log: LogFacts = yield AskLog()
-    shown = yield AskOutputEpoch()
-    epoch = 1 if shown is None else shown + 1  # [P]
+    epoch = next_epoch(0, (yield AskOutputEpoch()))  # [P]
     offset = log.low if wish.start == "earliest" else log.high
     manifest = Manifest(
         number=1,

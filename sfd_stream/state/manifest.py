@@ -170,6 +170,7 @@ def blob_ref(key: str, data: bytes) -> BlobRef:
 
 
 def encode_manifest(manifest: Manifest) -> bytes:
+    _check_offset(manifest)
     return encode_map(
         _FRAME_KIND,
         {
@@ -202,7 +203,14 @@ def decode_manifest(data: bytes) -> Manifest:
     for name, wanted in _PLAIN.items():
         if not isinstance(getattr(manifest, name), wanted):
             raise FormatError(f"a manifest has {name} {getattr(manifest, name)!r:.100}")
+    _check_offset(manifest)
     return manifest
+
+
+def _check_offset(manifest: Manifest) -> None:
+    """Kafka's clients use negative numbers for offsets that they do not know, as -1001."""
+    if manifest.next_offset < 0:
+        raise FormatError(f"a manifest has next_offset {manifest.next_offset}, which is no offset")
 
 
 _PLAIN: dict[str, type | tuple[type, ...]] = {
@@ -282,13 +290,14 @@ def _claim_law(before: Manifest, after: Manifest) -> list[str]:
     copied = replace(
         before,
         number=after.number,
-        epoch=before.epoch + 1,
+        epoch=after.epoch,
         nonce=after.nonce,
         parent=after.parent,
         kind=Kind.CLAIM,
         binding=before.binding.filled(after.binding),
     )
-    return [] if copied == after else ["a claim raises the epoch by one and copies all else"]
+    right = copied == after and after.epoch > before.epoch
+    return [] if right else ["a claim raises the epoch and copies all else"]
 
 
 def _checkpoint_law(before: Manifest, after: Manifest) -> list[str]:

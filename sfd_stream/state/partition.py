@@ -35,6 +35,10 @@ class Shape:
 
     columns: Columns
     parameters: Parameters
+    topic_failure_probability: float | None = None
+    """What the settings allow for the whole topic; `parameters` has the partition's share of it. None where the
+    parameters' own is no share: in states from before the setting meant the topic.
+    """
 
     def described(self, d: int | None = None) -> dict[str, Any]:
         """Plain values for a manifest: what a later run compares its own settings with."""
@@ -47,6 +51,7 @@ class Shape:
             "ell": p.ell,
             "method": p.method,
             "failure_probability": p.failure_probability,
+            "topic_failure_probability": self.topic_failure_probability,
             "seed": list(p.seed) if isinstance(p.seed, tuple) else [p.seed],
             "buffer_factor": p.buffer_factor,
             "buffer_entries_max": p.buffer_entries_max,
@@ -62,6 +67,12 @@ class Shape:
         """What one partition may need at most: sketch, workspace of a shrink, and twice the buffer (once joined)."""
         ell, d = self.parameters.ell, self.d_most
         return 5 * (ell + 6) * d * 8 + 2 * self._entries_most() * ENTRY_BYTES
+
+    def least_bytes(self, d: int) -> int:
+        """What one partition with `d` columns needs at least, when its matrix is full: a shrink holds the old one and
+        the new one.
+        """
+        return 2 * self.parameters.ell * d * 8
 
     def _entries_most(self) -> int:
         """Non-zeros and rows that the buffer may hold: whichever of its limits is met first."""
@@ -190,7 +201,8 @@ class PartitionState:
 
 def sketch_of(frozen: Frozen, shape: Shape) -> Sketch:
     """The sketch of a frozen state, pending rows included: what its owner would see, without asking him."""
-    parameters = replace(shape.parameters, d=int(frozen.parameters["d"]))
+    own = frozen.parameters
+    parameters = replace(shape.parameters, d=int(own["d"]), failure_probability=own["failure_probability"])
     return SketchBuilder.resume(parameters, frozen.numbers, frozen.arrays, frozen.blocks).sketch()
 
 
@@ -252,7 +264,7 @@ def restore(
     builder = state.builder
     kept = (len(blocks), len(names), manifest.sketch, manifest.buffer)
     durable = Durable(builder.B, builder.shrinks, builder.spent, *kept)
-    _adapt(state, shape)
+    _adapt(state, shape, stored)
     return state, durable
 
 
@@ -265,10 +277,16 @@ def _stored_shape(shape: Shape, stored: Mapping[str, Any]) -> Shape:
     return Shape(replace(shape.columns, d=int(stored["d"])), replace(today, **then))
 
 
-def _adapt(state: PartitionState, shape: Shape) -> None:
+def _adapt(state: PartitionState, shape: Shape, stored: Mapping[str, Any]) -> None:
     """To other parameters (a smaller ell is one shrink, delta grows by it) or more columns (all zero so far)."""
     builder = state.builder
     wider = max(shape.columns.d, builder.d)
+    own = replace(shape.parameters, failure_probability=builder.parameters.failure_probability)
+    was_per_partition = stored.get("topic_failure_probability") is None and builder.rows > 0
+    same_setting = own.failure_probability == shape.topic_failure_probability
+    if was_per_partition and same_setting and replace(own, d=wider) == builder.parameters:
+        # The setting meant one partition then: the share that it means today would be added to that, not replace it.
+        shape = replace(shape, parameters=own, topic_failure_probability=None)
     builder.change(replace(shape.parameters, d=wider))
     if wider > state.columns.d:
         state.columns = replace(state.columns, d=wider)

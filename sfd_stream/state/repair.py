@@ -25,6 +25,7 @@ from sfd_stream.state.manifest import (
 )
 from sfd_stream.state.protocol import Created, create, load_blobs, read_manifest
 from sfd_stream.state.steps import Fenced, Put, Refused, Steps, list_keys, until_known
+from sfd_stream.wire.snapshot_ids import followed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -69,7 +70,7 @@ class _Survey:
 
     def epoch_above(self, output_epoch: int | None) -> int:
         """Above every epoch that any manifest can have, and above what readers have seen."""
-        shown = output_epoch or 0
+        shown = followed(output_epoch)
         if self.newest is None:
             return shown + self.slot
         return max(shown, self.newest.epoch + self.slot - self.newest.number - 1) + 1

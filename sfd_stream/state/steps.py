@@ -92,6 +92,11 @@ class LogFacts:
     high: int
     leader_epoch: int | None = None
 
+    def __post_init__(self) -> None:
+        for offset in (self.low, self.high):
+            if offset < 0:
+                raise ValueError(f"{offset} is no offset")
+
 
 @dataclass(frozen=True)
 class AskCommitted:
@@ -100,7 +105,12 @@ class AskCommitted:
 
 @dataclass(frozen=True)
 class AskOutputEpoch:
-    """The highest epoch that the output topic shows for this partition's key: an int or None."""
+    """The highest epoch that the output topic has for this partition's key: an int or None.
+
+    `needed`: without an answer a state must not begin. A claim goes on without one if the topic can't be read.
+    """
+
+    needed: bool = True
 
 
 StoreRequest: TypeAlias = List | Get | GetMany | CreateIfAbsent | Put | Delete

@@ -47,8 +47,8 @@ class Store(Protocol):
         """Write or replace, as a whole. Durable on return."""
         ...
 
-    def get(self, key: str) -> bytes:
-        """The whole content. Raises ObjectMissingError."""
+    def get(self, key: str, *, max_bytes: int | None = None) -> bytes:
+        """The whole content; of one longer than `max_bytes` no more than a byte beyond. Raises ObjectMissingError."""
         ...
 
     def list(self, prefix: str, *, start_after: str | None = None) -> list[str]:

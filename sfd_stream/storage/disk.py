@@ -17,8 +17,9 @@ import itertools
 import os
 import secrets
 import shutil
+import stat
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from sfd_stream.errors import (
     ObjectExistsError,
@@ -33,12 +34,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+Access = Literal["owner", "group", "everyone"]
+_MODES = {"owner": (0o600, 0o700), "group": (0o660, 0o770), "everyone": (0o644, 0o755)}
+"""Of files and of folders."""
+
 _TEMPORARY_PREFIX = ".tmp-"
 _NO_HARD_LINKS = frozenset({errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EXDEV})
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _NO_RIGHTS = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
 # EEXIST is left over from making a folder where a file is.
 _NOT_A_PLACE = frozenset({errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP})
+_NOT_OFFERED = frozenset({errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL})
 
 
 class DiskStore:
@@ -48,10 +54,12 @@ class DiskStore:
         self,
         root: Path,
         *,
+        access: Access = "owner",
         fsync: Callable[[int], None] = os.fsync,
         link: Callable[[Path, Path], None] = os.link,
     ) -> None:
         self._root = root
+        self._file_mode, self._folder_mode = _MODES[access]
         self._fsync = fsync
         self._link = link
         self._lock = threading.Lock()
@@ -77,14 +85,28 @@ class DiskStore:
         with self._named("write", key):
             self._write(path, data, os.replace)
 
-    def get(self, key: str) -> bytes:
+    def get(self, key: str, *, max_bytes: int | None = None) -> bytes:
         path = self._path(key)
         with self._named("read", key):
             self._settle(path.parent)
             try:
-                return path.read_bytes()
-            except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+                # A pipe must not hold us up, and a device must not be read at all.
+                descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            except (FileNotFoundError, NotADirectoryError):
                 raise ObjectMissingError(f"no {key} in {self.url}") from None
+            try:
+                return self._content(descriptor, key, max_bytes)
+            finally:
+                os.close(descriptor)
+
+    def _content(self, descriptor: int, key: str, max_bytes: int | None) -> bytes:
+        mode = os.fstat(descriptor).st_mode
+        if stat.S_ISDIR(mode):
+            raise ObjectMissingError(f"no {key} in {self.url}")
+        if not stat.S_ISREG(mode):
+            raise StoreRefusedError(f"{key} in {self.url} is not a regular file; remove it")
+        with open(descriptor, "rb", closefd=False) as file:
+            return file.read() if max_bytes is None else file.read(max_bytes + 1)
 
     def list(self, prefix: str, *, start_after: str | None = None) -> list[str]:
         folder = check_prefix(prefix)
@@ -146,6 +168,7 @@ class DiskStore:
         """A new file that only we know, locked while we live; its temp name is gone at the end."""
         descriptor, path = _open_temporary(folder)
         try:
+            os.fchmod(descriptor, self._file_mode)  # whatever the umask
             yield descriptor, path
         finally:
             # Closed first: NFS keeps a file that is removed while open under another name.
@@ -162,12 +185,33 @@ class DiskStore:
             return
         with self._lock:
             top = next(parent for parent in self._root.parents if parent.exists())
-            folder.mkdir(parents=True, exist_ok=True)
+            self._make_folders(folder)
             chain = list(itertools.takewhile(lambda one: one != top, (folder, *folder.parents)))
             for one in chain:
                 self._fsync_parent(one)
             # Trusted only now: a folder is no safer than those above it.
             self._durable_folders.update(chain)
+
+    def _make_folders(self, folder: Path) -> None:
+        """As `mkdir -p`, with our rights on each new folder, whatever the umask. A group that a folder inherits from
+        the one above it, as on a volume with an fsGroup, stays.
+        """
+        missing = list(itertools.takewhile(lambda one: not one.exists(), (folder, *folder.parents)))
+        for one in reversed(missing or [folder]):
+            try:
+                one.mkdir(self._folder_mode)
+            except FileExistsError:
+                if not one.is_dir():
+                    raise
+                continue  # another made it just now: its rights are its owner's
+            except FileNotFoundError as error:
+                if not one.parent.is_dir():
+                    raise
+                raise StoreRefusedError(
+                    f"can't create folder {one}, although {one.parent} exists: {error.strerror}; set checkpoint.url "
+                    "to a folder of a file system that takes new folders"
+                ) from error
+            one.chmod(self._folder_mode | (one.stat().st_mode & stat.S_ISGID))
 
     def _fsync_parent(self, folder: Path) -> None:
         try:
@@ -234,6 +278,8 @@ class DiskStore:
             return StoreRefusedError(f"{what}; the worker's user must be able to write there")
         if error.errno in _NOT_A_PLACE:
             return StoreRefusedError(f"{what}; checkpoint.url must be a folder that holds nothing else")
+        if error.errno in _NOT_OFFERED:
+            return StoreRefusedError(f"{what}; set checkpoint.url to a folder on another file system")
         return StoreUnavailableError(what)
 
     def _room(self) -> str:
@@ -247,7 +293,7 @@ class DiskStore:
 def _open_temporary(folder: Path) -> tuple[int, Path]:
     while True:
         path = folder / f"{_TEMPORARY_PREFIX}{secrets.token_hex(12)}"
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         # A cleaner that came between the open and the lock took the file for stale: take another name.
         if _lock(descriptor) is not False and os.fstat(descriptor).st_nlink == 1:
             return descriptor, path

@@ -34,12 +34,12 @@ class MemoryStore:
         with self._lock:
             self._objects[check_key(key)] = bytes(data)
 
-    def get(self, key: str) -> bytes:
+    def get(self, key: str, *, max_bytes: int | None = None) -> bytes:
         with self._lock:
             found = self._objects.get(check_key(key))
         if found is None:
             raise ObjectMissingError(f"no {key} in {self.url}")
-        return found
+        return found if max_bytes is None else found[: max_bytes + 1]
 
     def list(self, prefix: str, *, start_after: str | None = None) -> list[str]:
         folder = check_prefix(prefix)

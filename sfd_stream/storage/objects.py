@@ -98,11 +98,14 @@ class ObjectStore:
             in_parts = len(data) > _PART_BYTES
             obstore.put(self._remote, key, data, use_multipart=in_parts, chunk_size=_PART_BYTES)
 
-    def get(self, key: str) -> bytes:
+    def get(self, key: str, *, max_bytes: int | None = None) -> bytes:
         check_key(key)
         try:
             with self._named("read", key):
-                return bytes(obstore.get(self._remote, key).bytes())
+                found = obstore.get(self._remote, key)
+                if max_bytes is None or found.meta["size"] <= max_bytes:
+                    return bytes(found.bytes())
+                return bytes(obstore.get_range(self._remote, key, start=0, length=max_bytes + 1))
         except StoreRefusedError:
             if self._is_missing(key):
                 raise ObjectMissingError(f"there is no {key} in {self.url}") from None

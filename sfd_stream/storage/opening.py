@@ -21,7 +21,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 from sfd_stream.errors import SettingsError, StoreRefusedError
 from sfd_stream.storage.contract import Store, check_prefix
-from sfd_stream.storage.disk import DiskStore
+from sfd_stream.storage.disk import Access, DiskStore
 from sfd_stream.storage.memory import shared_memory_store
 from sfd_stream.storage.objects import open_azure, open_gcs, open_s3
 
@@ -33,15 +33,18 @@ _NO_OPTIONS: Mapping[str, str] = MappingProxyType({})
 _KNOWN = "file:///folder, s3://bucket/prefix, gs://bucket/prefix, az://container/prefix"
 
 
-def open_store(url: str, options: Mapping[str, str] = _NO_OPTIONS) -> Store:
-    """The store at `url`. Nothing is reached yet: a wrong password shows at the first call."""
+def open_store(url: str, options: Mapping[str, str] = _NO_OPTIONS, *, file_access: Access = "owner") -> Store:
+    """The store at `url`. Nothing is reached yet: a wrong password shows at the first call.
+
+    `file_access` says who may use the files that are written to a folder.
+    """
     parts = _split(url)
     if parts.scheme in _OBJECT_STORES:
         return _open_objects(parts, options, _OBJECT_STORES[parts.scheme])
     if options:
         raise SettingsError(f"{parts.scheme}:// takes no store options, but {', '.join(sorted(options))} is set")
     if parts.scheme == "file":
-        return DiskStore(_folder(url, parts))
+        return DiskStore(_folder(url, parts), access=file_access)
     return shared_memory_store(_memory_name(parts))
 
 
@@ -52,6 +55,8 @@ def _split(url: str) -> SplitResult:
     except ValueError as error:
         raise SettingsError(f"checkpoint.url is no URL ({error}); write one of {_KNOWN}") from None
     if not parts.scheme:
+        if "@" in url:
+            raise SettingsError(f"checkpoint.url has no scheme; write one of {_KNOWN}")
         raise SettingsError(
             f"checkpoint.url {url!r} has no scheme; write {Path(url).absolute().as_uri()!r} for that folder"
         )
@@ -68,6 +73,11 @@ def _split(url: str) -> SplitResult:
     return parts
 
 
+def _shown(url: str) -> str:
+    """The URL in a message; one with an @ may hold credentials, however it is malformed."""
+    return "(which may hold credentials)" if "@" in url else repr(url)
+
+
 def _folder(url: str, parts: SplitResult) -> Path:
     if parts.netloc not in {"", "localhost"}:
         below = f"{parts.netloc}{parts.path}"
@@ -78,10 +88,10 @@ def _folder(url: str, parts: SplitResult) -> Path:
     path = Path(unquote(parts.path))
     if not path.is_absolute() or path == Path("/"):
         raise SettingsError(
-            f"checkpoint.url {url!r} names no folder; write it in full, as in 'file:///var/lib/sfd-stream'"
+            f"checkpoint.url {_shown(url)} names no folder; write it in full, as in 'file:///var/lib/sfd-stream'"
         )
     if ".." in path.parts or "\0" in str(path):
-        raise SettingsError(f"checkpoint.url {url!r} must be a plain path, without '..'")
+        raise SettingsError(f"checkpoint.url {_shown(url)} must be a plain path, without '..'")
     return path
 
 

@@ -92,3 +92,24 @@ def test_the_shell_completes_commands(typed: str, offered: str) -> None:
         check=False,
     )
     assert done.stdout.split() == [offered], done.stderr
+
+
+@pytest.mark.parametrize("command", [(), *COMMANDS], ids=" ".join)
+def test_a_flag_is_not_shown_as_if_it_took_a_value(
+    command: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*command, "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert "--help" in shown
+    assert "bool" not in shown.lower()
+
+
+def test_examples_name_no_file_that_an_installed_program_lacks(capsys: pytest.CaptureFixture[str]) -> None:
+    """The first example writes the settings that all others read."""
+    made = "sfd-stream config schema --example > settings.yaml"
+    for command in [(), *COMMANDS]:
+        assert main([*command, "--help"]) == 0
+        shown = capsys.readouterr().out
+        assert command or made in shown
+        named = set(re.findall(r"[\w./-]+\.(?:yaml|yml|toml|md|py)\b", shown))
+        assert named <= {"settings.yaml", "metrics.md"}, command  # examples write both

@@ -25,7 +25,7 @@ from sfd_stream.state.manifest import (
 )
 from sfd_stream.state.protocol import Created, StillOwner
 from sfd_stream.state.retention import Kept
-from sfd_stream.state.steps import Answer, AskLog, CreateIfAbsent, Fenced, Refused, Steps, get
+from sfd_stream.state.steps import Answer, AskLog, AskOutputEpoch, CreateIfAbsent, Fenced, Refused, Steps, get
 from tests.state.owners import Owner, Program
 from tests.state.world import PREFIX, Commit, Produce, World, encode_snapshot
 
@@ -135,7 +135,8 @@ def believing(wish: assign.Wish[Any]) -> Steps[Any]:
         found = yield from (assign._begin(wish) if number is None else assign._examine(wish, number))
         if isinstance(found, Refused):
             return found
-        claim = found.manifest if number is None else assign.claim_of(found.manifest, wish)
+        shown = yield AskOutputEpoch(needed=False)
+        claim = found.manifest if number is None else assign.claim_of(found.manifest, wish, shown)
         if isinstance((yield from protocol.create(wish.prefix, claim)), Created):
             return assign.Claimed(claim, found.state, found.changes, found.unpublished)
 
@@ -146,7 +147,8 @@ def remembering(wish: assign.Wish[Any]) -> Steps[Any]:
     found = yield from (assign._begin(wish) if number is None else assign._examine(wish, number))
     if isinstance(found, Refused):
         return (yield from RIGHT_ASSIGN(wish))
-    claim = found.manifest if number is None else assign.claim_of(found.manifest, wish)
+    shown = yield AskOutputEpoch(needed=False)
+    claim = found.manifest if number is None else assign.claim_of(found.manifest, wish, shown)
     while not isinstance((yield from protocol.create(wish.prefix, claim)), Created):
         newest = yield from protocol.newest_number(wish.prefix)
         claim = replace(claim, number=(newest or 0) + 1, nonce=next(wish.nonces))
@@ -162,7 +164,8 @@ def claiming_first(wish: assign.Wish[Any]) -> Steps[Any]:
     if number is not None:
         data = yield from get(manifest_key(wish.prefix, number))
         if data is not Answer.MISSING:
-            claim = replace(assign.claim_of(decode_manifest(data), wish), binding=wish.binding)
+            shown = yield AskOutputEpoch(needed=False)
+            claim = replace(assign.claim_of(decode_manifest(data), wish, shown), binding=wish.binding)
             yield from protocol.create(wish.prefix, claim)
     return (yield from RIGHT_ASSIGN(wish))
 
@@ -184,8 +187,12 @@ def first_epoch(wish: assign.Wish[Any]) -> Steps[Any]:
 RIGHT_BEGIN = assign._begin
 
 
-def same_epoch(manifest: Manifest, wish: assign.Wish[Any]) -> Manifest:
-    return replace(RIGHT_CLAIM(manifest, wish), epoch=manifest.epoch)
+def same_epoch(manifest: Manifest, wish: assign.Wish[Any], shown: int | None) -> Manifest:
+    return replace(RIGHT_CLAIM(manifest, wish, shown), epoch=manifest.epoch)
+
+
+def own_epoch(manifest: Manifest, wish: assign.Wish[Any], _shown: int | None) -> Manifest:
+    return RIGHT_CLAIM(manifest, wish, None)
 
 
 RIGHT_CLAIM = assign.claim_of
@@ -322,6 +329,7 @@ CAUGHT = [
     Mutant("a manifest marked as published in advance", "L", owner=Optimist),
     Mutant("republished under the claim's id", "N", owner=OwnId),
     Mutant("a claim keeps the epoch", "N", patch=patched(assign, "claim_of", same_epoch)),
+    Mutant("a claim does not look at the output topic", "P", patch=patched(assign, "claim_of", own_epoch)),
     Mutant("manifests counted instead of states", "O", patch=manifests_by(count_manifests)),
     Mutant("blobs of older kept states are removed", "O", patch=blobs_by(newest_only)),
     Mutant("a genesis begins at epoch 1", "P", patch=patched(assign, "_begin", first_epoch)),
@@ -350,6 +358,10 @@ SCRIPTED = [
             owner=OneNonce,
             patch=both(create_with(own="nonce"), distinct_blobs),
         ),
+    ),
+    (
+        "restored backup",
+        Mutant("a claim does not look at the output topic", "P", patch=patched(assign, "claim_of", own_epoch)),
     ),
     ("stale on top", Mutant("never published again", "E", owner=NeverAgain)),
 ]

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from sfd_stream.state.manifest import StateId
 
 FAULTS = ("ok", "lost", "answer lost", "late", "twice", "conflict")
+SNAPSHOT_DUE = 2
+"""A choice by which an owner's checkpoint brings a snapshot, and is not given up."""
+
 _NEVER_LOST = (Choose, Poll, AskLog, AskCommitted, AskOutputEpoch)
 
 
@@ -93,6 +96,12 @@ class Stage:
         if self.world.late:
             self.world.effect(self.world.late.pop(index % len(self.world.late)))
 
+    def restore_backup(self) -> None:
+        """Everybody is stopped first, as docs/operations.md says."""
+        for process in list(self.actors):
+            self.crash(process)
+        self.world.restore()
+
     # -- the quiet end ---------------------------------------------------------------------------------
 
     def finish(self, pick: Callable[[int], int], *, more: bool) -> None:
@@ -105,12 +114,15 @@ class Stage:
         last = self.owner(world, 9, self.lives + 1)
         self.alone(last.take_over())
         promised = world.chain[-1].due
-        self._check_published(promised.id if promised else None)
-        if more:
+        if not world.restored:  # what was due then may be older than what readers have
+            self._check_published(promised.id if promised else None)
+        if more or world.restored:
             world.log_end += 2
             last.rows.pending += tuple(range(len(last.rows.offsets), world.log_end))
             before = world.newest
-            self.alone(last.checkpoint())
+            self.alone(last.checkpoint(), choice=SNAPSHOT_DUE if world.restored else 3)
+            if world.restored:
+                law(world.watched()[-1] == world.chain[-1].state_id, "readers stay on what the backup replaced")
             law(world.newest == before + 1, "an undisturbed owner makes no progress")
             law(world.chain[-1].next_offset == world.log_end == world.committed, "rows were left behind")
         self.alone(last.republish())
@@ -131,11 +143,11 @@ class Stage:
                 "a watching reader misses what is due",
             )
 
-    def alone(self, program: Program) -> None:
+    def alone(self, program: Program, choice: int = 3) -> None:
         actor = Actor(program)
         actor.advance(None)
         while not actor.over:
-            actor.advance(self._answer(actor.pending, "ok", 3))
+            actor.advance(self._answer(actor.pending, "ok", choice))
 
 
 def simulate(seed: int, owner: type[Owner] = Owner, *, rollbacks: bool = True) -> World:
@@ -152,6 +164,7 @@ def simulate(seed: int, owner: type[Owner] = Owner, *, rollbacks: bool = True) -
         rng.choice([1, 5, 25]),
     )
     repairs = rollbacks and rng.random() < 0.2
+    backups = rng.random() < 0.2
     drowsy = rng.choice([0.0, 0.02, 0.1])
     asleep: set[int] = set()
     current = 0
@@ -165,6 +178,11 @@ def simulate(seed: int, owner: type[Owner] = Owner, *, rollbacks: bool = True) -
             stage.land(rng.randrange(1 << 16))
         elif repairs and roll > 0.998:
             stage.repair(rng.randrange(processes))
+        elif backups and world.chain and roll > 0.98:
+            if world.backup is None or rng.random() < 0.3:
+                world.back_up()
+            else:
+                stage.restore_backup()
         elif rng.random() < 0.1:
             world.log_end += 1
         else:

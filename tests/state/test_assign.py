@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import msgpack
 import pytest
 
 from sfd_stream.errors import FormatError, RefusedStateError
@@ -13,6 +14,8 @@ from sfd_stream.state.assign import LOG_TRIES, Claimed, Wish, assign, judge_log
 from sfd_stream.state.manifest import Kind, StateId, encode_manifest, manifest_key
 from sfd_stream.state.protocol import check_binding
 from sfd_stream.state.steps import AskCommitted, AskLog, AskOutputEpoch, LogFacts, Refused
+from sfd_stream.wire.checkpoints import decode_frame, encode_map
+from sfd_stream.wire.snapshot_ids import EPOCH_MAX, EPOCH_TAKEN_MAX
 from tests.state.chains import BINDING, PREFIX, Memory, genesis, grown
 
 
@@ -38,6 +41,26 @@ def test_a_first_owner_begins_at_slot_one_with_the_start_pinned() -> None:
         assert (manifest.number, manifest.epoch, manifest.kind) == (1, 1, Kind.GENESIS)
         assert (manifest.next_offset, manifest.leader_epoch) == (offset, 5)
         assert memory.objects == {manifest_key(PREFIX, 1): encode_manifest(manifest)}
+
+
+@pytest.mark.parametrize(("low", "high"), [(-1001, 9), (3, -1001), (-1001, -1001)])
+def test_a_negative_end_of_the_log_is_never_judged_by(low: int, high: int) -> None:
+    """With a high end of -1001 the remedy would be "reset --to latest", which skips rows."""
+    with pytest.raises(ValueError, match="-1001 is no offset"):
+        LogFacts(low, high)
+
+
+def test_a_checkpoint_at_a_negative_offset_is_refused_with_a_remedy_that_loses_no_rows() -> None:
+    memory = Memory(log=LogFacts(0, 100))
+    newest = grown(memory, states=1)[-1]
+    good = encode_manifest(newest)
+    fields = msgpack.unpackb(decode_frame(good).payload)
+    memory.objects[manifest_key(PREFIX, newest.number)] = encode_map("manifest", fields | {"next_offset": -1001})
+    outcome = memory.run(assign(wish()))
+    assert isinstance(outcome, Refused)
+    assert "next_offset -1001" in outcome.why
+    assert "rollback" in outcome.remedy
+    assert "latest" not in outcome.remedy
 
 
 def test_a_new_life_begins_above_every_epoch_that_readers_saw() -> None:
@@ -135,6 +158,27 @@ def test_a_state_that_does_not_decode_is_refused_before_the_claim() -> None:
     assert memory.objects == before
 
 
+@pytest.mark.parametrize(
+    ("shown", "epoch"),
+    [
+        (None, 2),
+        (1, 2),
+        (6, 7),
+        (EPOCH_TAKEN_MAX, EPOCH_TAKEN_MAX + 1),
+        (EPOCH_TAKEN_MAX + 1, 2),
+        (EPOCH_MAX, 2),
+    ],
+)
+def test_a_claim_is_above_what_the_output_topic_has_but_follows_no_forged_epoch(shown: int | None, epoch: int) -> None:
+    memory = Memory(log=LogFacts(0, 100), output_epoch=shown)
+    newest = grown(memory, states=2)[-1]
+    assert newest.epoch == 1
+    outcome = memory.run(assign(wish()))
+    assert isinstance(outcome, Claimed)
+    assert (outcome.manifest.epoch, outcome.manifest.state_id) == (epoch, newest.state_id)
+    assert outcome.manifest.epoch <= EPOCH_MAX
+
+
 @pytest.mark.parametrize("field", ["cluster_id", "topic_id", "group", "topic", "partition"])
 def test_a_foreign_configuration_never_claims(field: str) -> None:
     memory = Memory(log=LogFacts(0, 100))
@@ -169,7 +213,8 @@ def test_the_broker_is_asked_only_what_matters() -> None:
     grown(memory, states=2)
     memory.requests.clear()
     memory.run(assign(wish()))
-    assert not [request for request in memory.requests if isinstance(request, AskCommitted | AskOutputEpoch)]
+    assert AskOutputEpoch(needed=False) in memory.requests  # a claim can do without it
+    assert not [request for request in memory.requests if request in (AskCommitted(), AskOutputEpoch())]
 
 
 def test_a_leader_epoch_that_goes_back_is_another_log() -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from sfd_stream.errors import FormatError
 from sfd_stream.sketch.builder import BUFFER_ENTRIES_MIN, Parameters
+from sfd_stream.sketch.verify import topic_share
 from sfd_stream.state.manifest import Binding, BlobRef, Kind, Manifest, StateId, decode_manifest, encode_manifest
 from sfd_stream.state.partition import (
     SEGMENTS_MAX,
@@ -21,6 +22,7 @@ from sfd_stream.state.partition import (
     Shape,
     encode,
     restore,
+    sketch_of,
 )
 from sfd_stream.state.protocol import plan_checkpoint
 from sfd_stream.wire.columns import FixedColumns, GrowingColumns, HashedColumns
@@ -252,6 +254,51 @@ def test_other_settings_add_their_failure_probability_to_that_of_the_old_and_it_
     again, _ = shelf.read(other)
     assert bits(again) == bits(changed)
     assert again.sketch().failure_probability == before + 0.001
+
+
+TOPIC = 0.01
+SHARED = Shape(FixedColumns(D), parameters(failure_probability=topic_share(3, TOPIC)), TOPIC)
+"""Today's shape of partition 3: its parameters have a share of the topic's failure probability."""
+
+
+def of_earlier_version(shelf: Shelf) -> None:
+    """A manifest of the version in which the setting meant one partition."""
+    found = {name: value for name, value in shelf.manifest.parameters.items() if name != "topic_failure_probability"}
+    shelf.manifest = replace(shelf.manifest, parameters=found)
+
+
+def test_a_state_in_which_the_setting_meant_one_partition_keeps_its_own_failure_probability() -> None:
+    state, shelf, _ = filled(Shape(FixedColumns(D), parameters(failure_probability=TOPIC)), 300)
+    of_earlier_version(shelf)
+    for rows in (50, 300):  # through several checkpoints and owners
+        found, durable = shelf.read(SHARED)
+        assert found.sketch() == state.sketch()
+        assert found.sketch().failure_probability == TOPIC
+        for one in (state, found):
+            apply(one, messages(rows, 8))
+        assert sketch_of(found.freeze(), SHARED) == found.sketch() == state.sketch()
+        shelf.write(found.freeze(), durable)
+
+
+def test_such_a_state_takes_its_share_when_a_setting_changes_and_the_old_stays_at_stake() -> None:
+    _, shelf, _ = filled(Shape(FixedColumns(D), parameters(failure_probability=TOPIC)), 300)
+    of_earlier_version(shelf)
+    larger = replace(SHARED, parameters=replace(SHARED.parameters, ell=7))
+    assert shelf.read(larger)[0].sketch().failure_probability == TOPIC + topic_share(3, TOPIC)
+    stricter = Shape(FixedColumns(D), parameters(failure_probability=topic_share(3, 1e-4)), 1e-4)
+    assert shelf.read(stricter)[0].sketch().failure_probability == TOPIC + topic_share(3, 1e-4)
+
+
+def test_a_state_without_rows_has_nothing_at_stake_and_takes_its_share() -> None:
+    shelf = Shelf.empty(Shape(FixedColumns(D), parameters(failure_probability=TOPIC)))
+    of_earlier_version(shelf)
+    assert shelf.read(SHARED)[0].sketch().failure_probability == topic_share(3, TOPIC)
+
+
+def test_a_state_of_today_keeps_its_share() -> None:
+    state, shelf, _ = filled(SHARED, 300)
+    assert shelf.read(SHARED)[0].sketch() == state.sketch()
+    assert state.sketch().failure_probability == topic_share(3, TOPIC)
 
 
 def test_more_columns_are_zero_so_far() -> None:

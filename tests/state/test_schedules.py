@@ -38,13 +38,14 @@ def test_no_random_schedule_breaks_a_law(share: int) -> None:
 
 def test_schedules_reach_what_they_are_for() -> None:
     """Forks that lose, takeovers, prunes, rollbacks and stale records all happen in the schedules above."""
-    seen = {"takeover": 0, "pruned": 0, "rollback": 0, "stale": 0, "several states": 0}
+    seen = {"takeover": 0, "pruned": 0, "rollback": 0, "stale": 0, "several states": 0, "restored": 0}
     for seed in range(80):
         world = simulate(seed)
         kinds = [manifest.kind.value for manifest in world.chain]
         seen["takeover"] += kinds.count("claim") > 2
         seen["rollback"] += "rollback" in kinds
         seen["several states"] += len({manifest.state_id for manifest in world.chain}) > 3
+        seen["restored"] += world.restored
         seen["pruned"] += world.floor() > 1
         seen["stale"] += world.watched() != world.topic
     assert all(seen.values()), seen
@@ -155,7 +156,27 @@ def old_upload(owner: type[Owner]) -> None:
     told.finish(lambda _: 0, more=True)
 
 
+def restored_backup(owner: type[Owner]) -> None:
+    """A backup of the first owner's state is put back after three more owners have published."""
+    told = Told(World(keep=1, log_end=2), owner)
+    told.start(0)
+    told.grow(0, snapshot=True)
+    told.world.back_up()
+    for process in (1, 2, 3):
+        told.world.log_end += 2
+        told.start(process)
+        told.grow(process)  # its claim
+        told.grow(process, snapshot=True)
+        told.until(process, lambda request: not isinstance(request, Produce))
+        told.step(process)
+    told.restore_backup()
+    told.start(4)
+    told.grow(4)
+    told.finish(lambda _: 0, more=True)
+
+
 SCRIPTS = {
+    "restored backup": restored_backup,
     "revived create": revived_create,
     "revived publish": revived_publish,
     "stale on top": stale_on_top,
@@ -250,6 +271,16 @@ class Owners(RuleBasedStateMachine):
     @rule(index=st.integers(0, 7))
     def land(self, index: int) -> None:
         self.stage.land(index)
+
+    @precondition(lambda self: self.stage.world.chain)
+    @rule()
+    def back_up(self) -> None:
+        self.stage.world.back_up()
+
+    @precondition(lambda self: self.stage.world.backup is not None)
+    @rule()
+    def restore_backup(self) -> None:
+        self.stage.restore_backup()
 
     @rule(rows=st.integers(1, 3))
     def append(self, rows: int) -> None:

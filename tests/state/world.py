@@ -112,6 +112,9 @@ class World:
     chain: list[Manifest] = field(default_factory=list)
     """Every manifest that ever rightly extended the chain; pruning does not shorten it."""
     snapshots: dict[StateId, tuple[BlobRef, bytes]] = field(default_factory=dict)
+    backup: tuple[dict[str, bytes], list[Manifest]] | None = None
+    restored: bool = False
+    """Whether the store was ever put back to a backup, while nobody worked on it."""
 
     def __post_init__(self) -> None:
         if self.old_epoch is not None:
@@ -173,6 +176,9 @@ class World:
         law(manifest.binding == BINDING, "a foreign configuration claimed the partition")
         if self.chain:
             law(not (bad := m.breaches(self.chain[-1], manifest)), f"{manifest.number}: {bad}")
+            if manifest.kind is Kind.CLAIM:
+                shown = max((record.epoch for record in self.topic), default=0)
+                law(manifest.epoch > shown, f"readers drop what the owner of epoch {manifest.epoch} publishes")
         else:
             law(manifest.kind is Kind.GENESIS, "the first manifest is no genesis")
             law(manifest.state_id > max(self.topic, default=StateId(0, 0)), "readers drop the new life")
@@ -218,6 +224,20 @@ class World:
         law(state_id == snapshot.id == made.state_id, f"{snapshot.id} carries the id {state_id}")
         law(offsets == tuple(range(made.next_offset)), f"{snapshot.id} is not a snapshot of its state")
         self.topic.append(snapshot.id)
+
+    # -- backups ---------------------------------------------------------------------------------------
+
+    def back_up(self) -> None:
+        self.backup = dict(self.objects), list(self.chain)
+
+    def restore(self) -> None:
+        """The store as it was then. The log, the output topic and the broker's offsets are as they are now."""
+        assert self.backup is not None
+        self.objects, self.chain = dict(self.backup[0]), list(self.backup[1])
+        made = {manifest.state_id for manifest in self.chain}
+        self.snapshots = {state_id: found for state_id, found in self.snapshots.items() if state_id in made}
+        self.late.clear()
+        self.restored = True
 
     # -- laws asked for by programs --------------------------------------------------------------------
 

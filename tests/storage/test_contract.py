@@ -73,6 +73,12 @@ def test_put_replaces_the_whole(store: Store) -> None:
     assert store.get("a/1") == b"short"
 
 
+def test_a_bounded_read_ends_one_byte_after_its_bound(store: Store) -> None:
+    store.put("a", b"0123456789")
+    found = {limit: store.get("a", max_bytes=limit) for limit in (0, 5, 9, 10, 11)}
+    assert found == {limit: b"0123456789"[: limit + 1] for limit in found}
+
+
 def test_a_missing_object_is_named(store: Store) -> None:
     store.put("a/b/1", b"")
     for key in ["a/2", "a/b", "a", "a/b/1/c", "none/at/all"]:

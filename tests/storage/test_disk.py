@@ -14,11 +14,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from sfd_stream.cli.wiring import store_of
+from sfd_stream.config import load
 from sfd_stream.errors import ObjectExistsError, StoreRefusedError, StoreUnavailableError
 from sfd_stream.storage import DiskStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from sfd_stream.storage.disk import Access
 
 KILLED_AT_FSYNC = """
 import os, pathlib, signal, sys
@@ -306,3 +310,61 @@ def test_a_link_out_of_the_root_is_the_administrators_and_followed(tmp_path: Pat
     (tmp_path / "root").symlink_to(tmp_path / "elsewhere")
     DiskStore(tmp_path / "root").put("a/1", b"x")
     assert (tmp_path / "elsewhere" / "a" / "1").read_bytes() == b"x"
+
+
+ACCESS = {None: (0o600, 0o700), "owner": (0o600, 0o700), "group": (0o660, 0o770), "everyone": (0o644, 0o755)}
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o027])
+@pytest.mark.parametrize("access", ACCESS)
+def test_files_and_folders_are_open_to_those_who_were_chosen_whatever_the_umask(
+    access: Access | None, umask: int, tmp_path: Path
+) -> None:
+    root = tmp_path / "above" / "checkpoints"
+    store = DiskStore(root) if access is None else DiskStore(root, access=access)
+    before = os.umask(umask)
+    try:
+        store.create_if_absent("group/topic/1", b"x")
+        store.put("group/topic/2", b"x")
+    finally:
+        os.umask(before)
+    files, folders = ACCESS[access]
+    modes = {path.relative_to(tmp_path).as_posix(): path.stat().st_mode & 0o7777 for path in tmp_path.rglob("*")}
+    assert modes == {
+        "above": folders,
+        "above/checkpoints": folders,
+        "above/checkpoints/group": folders,
+        "above/checkpoints/group/topic": folders,
+        "above/checkpoints/group/topic/1": files,
+        "above/checkpoints/group/topic/2": files,
+    }
+
+
+@pytest.mark.parametrize("access", ["owner", "group", "everyone"])
+def test_the_folder_that_was_there_keeps_its_rights_and_its_group_is_inherited(access: Access, tmp_path: Path) -> None:
+    """A volume with an fsGroup: its root belongs to the group, with the set-group-ID bit."""
+    root = tmp_path / "volume"
+    root.mkdir()
+    root.chmod(0o2775)
+    DiskStore(root, access=access).put("group/1", b"x")
+    assert root.stat().st_mode & 0o7777 == 0o2775
+    assert (root / "group").stat().st_mode & 0o7777 == ACCESS[access][1] | 0o2000
+
+
+def test_a_folder_that_another_makes_at_the_same_moment_keeps_its_rights(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only its owner may change them: two workers with users of their own would refuse each other."""
+    made, exists = tmp_path / "group", Path.exists
+    made.mkdir()
+    made.chmod(0o711)
+    monkeypatch.setattr(Path, "exists", lambda path: path != made and exists(path))
+    DiskStore(tmp_path).put("group/1", b"x")
+    assert made.stat().st_mode & 0o777 == 0o711
+
+
+def test_the_setting_reaches_the_store(tmp_path: Path) -> None:
+    given = ["kafka.bootstrap.servers=b:1", "kafka.group.id=g", "input.topic=t", "sketch.d=50"]
+    given += [f"checkpoint.url={tmp_path.as_uri()}", "checkpoint.file_access=group"]
+    store_of(load(None, environ={}, overrides=given).settings).put("a/1", b"x")
+    assert (tmp_path / "a" / "1").stat().st_mode & 0o777 == 0o660

@@ -59,6 +59,7 @@ def refused(store: Store) -> set[str]:
 # S3, on a real server
 
 POLICY: dict[str, Any] = json.loads(block("policy s3").replace("acme-sketches", BUCKET))
+READER: dict[str, Any] = json.loads(block("policy s3-reader").replace("acme-sketches", BUCKET))
 ACTIONS = {
     action
     for statement in POLICY["Statement"]
@@ -87,7 +88,7 @@ def name_of(action: str) -> str:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SeaweedServer]:
-    policies = {"documented": POLICY} | {name_of(action): without(action) for action in NEEDED}
+    policies = {"documented": POLICY, "reader": READER} | {name_of(action): without(action) for action in NEEDED}
     with SeaweedServer.start(tmp_path_factory.mktemp("rights"), policies) as server:
         yield server
 
@@ -113,6 +114,27 @@ def test_the_documented_policy_gives_nothing_elsewhere(server: SeaweedServer, pr
 def test_each_right_is_needed(server: SeaweedServer, action: str) -> None:
     found = refused(opened(server, f"clicks/{name_of(action)}", name_of(action)))
     assert NEEDED[action] <= found < set(CALLS)
+
+
+@pytest.mark.real_s3
+def test_the_policy_of_readers_reads_snapshots_and_nothing_else(server: SeaweedServer) -> None:
+    worker, reader = opened(server, "clicks", "documented"), opened(server, "clicks", "reader")
+    names = {kind: f"g/t/0/blobs/00000000000000000001-1-ab-{kind}" for kind in ("snapshot", "sketch")}
+    for key in names.values():
+        worker.put(key, b"data")
+    assert reader.get(names["snapshot"], max_bytes=4) == b"data"
+    missing(reader)
+    assert {"create", "write", "write in parts", "delete"} <= refused(reader)
+    with pytest.raises(StoreRefusedError):
+        reader.get(names["sketch"])
+    with pytest.raises(StoreRefusedError):
+        opened(server, "other", "reader").list("g")
+
+
+def test_the_roles_of_readers_hold_no_right_to_write() -> None:
+    gcs, azure = json.loads(block("role gcs-reader")), json.loads(block("role azure-reader"))
+    assert set(gcs["includedPermissions"]) == {"storage.objects.list", "storage.objects.get"}
+    assert (azure["Actions"], azure["DataActions"]) == ([], [f"{BLOBS}read"])
 
 
 # By the requests that are made
