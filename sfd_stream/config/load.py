@@ -14,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 
 from sfd_stream.config import checks, librdkafka
 from sfd_stream.config.model import HttpSettings, Settings
-from sfd_stream.config.secrets import is_secret, mask
+from sfd_stream.config.secrets import is_secret, mask, mask_url
 from sfd_stream.config.sources import PREFIX, TOP_LEVEL, Given, Sources
 from sfd_stream.errors import SettingsError
 
@@ -51,6 +51,8 @@ def read_sources(file: Path | None, *, environ: Mapping[str, str], overrides: It
     sources = Sources()
     if file is not None:
         sources.add_file(file)
+    if "" in sources.unread:  # whatever else is missing may be in there
+        raise SettingsError("\n".join(sources.problems), problems=tuple(sources.problems))
     sources.add_environment(environ)
     sources.add_overrides(overrides)
     return sources
@@ -83,7 +85,7 @@ def load_some(
     ]
     wanted = {name: SECTIONS[name] for name in sections}
     good = {key: given for key, given in newest.items() if given.path[0] in wanted and not _unknown(given)}
-    _judge_alone(good, problems, wanted)
+    _judge_alone(good, problems, sources, wanted)
     _raise_if_any(problems)
     tree = _tree(good.values())
     parts = {name: model.model_validate(tree.get(name, {})) for name, model in wanted.items()}
@@ -110,12 +112,12 @@ def resolve(sources: Sources) -> Effective:
             problems.append(line)
         else:
             good[key] = given
-    bad = _judge_alone(good, problems)
+    bad = _judge_alone(good, problems, sources)
     settings = _build({key: given for key, given in good.items() if key not in bad})
     problems.extend(
         f"{found.keys[0]} {found.text}{_places(found.keys, good)}"
         for found in checks.problems(settings)
-        if not bad.intersection(found.keys)
+        if not bad.intersection(found.keys) and sources.was_read(found.keys[0])
     )
     _raise_if_any(problems)
     return Effective(Settings.model_validate(_tree(good.values())), {key: given.origin for key, given in good.items()})
@@ -140,13 +142,19 @@ def _unknown(given: Given) -> str | None:
         )
     if given.key in KEYS:
         return None
-    nearest = difflib.get_close_matches(given.key, KEYS, n=1, cutoff=0.5) or _same_key(given)
-    hint = f"; did you mean {_spell_like(given, nearest[0])}?" if nearest else '; see "sfd-stream config show"'
+    nearest = _nearest(given)
+    names = " or ".join(_spell_like(given, key) for key in nearest)
+    hint = f"; did you mean {names}?" if nearest else '; see "sfd-stream config show"'
     return f"{given.spelled} is not a setting{hint}" + _place(given)
 
 
-def _same_key(given: Given) -> list[str]:
-    """A right key in a wrong section."""
+def _nearest(given: Given) -> list[str]:
+    """A key that is spelled much like it in its section, or the same key of other sections."""
+    section, name = given.path[0], ".".join(given.path[1:])
+    for near in difflib.get_close_matches(section, ["kafka", *SECTIONS], n=1, cutoff=0.7):
+        found = [name] if near == "kafka" else difflib.get_close_matches(name, SECTIONS[near].model_fields, n=1)
+        if found:
+            return [f"{near}.{found[0]}"]
     return [key for key in KEYS if key.split(".")[-1] == given.path[-1]]
 
 
@@ -164,7 +172,10 @@ def _places(keys: tuple[str, ...], good: Mapping[str, Given]) -> str:
 
 
 def _judge_alone(
-    good: Mapping[str, Given], problems: list[str], sections: Mapping[str, type[BaseModel]] = SECTIONS
+    good: Mapping[str, Given],
+    problems: list[str],
+    sources: Sources,
+    sections: Mapping[str, type[BaseModel]] = SECTIONS,
 ) -> set[str]:
     """Each section by its model; returns the keys that are wrong or missing."""
     bad: set[str] = set()
@@ -178,6 +189,8 @@ def _judge_alone(
                 if key in bad:
                     continue  # a union complains once for each of its members
                 bad.add(key)
+                if detail["type"] == "missing" and not sources.was_read(key):
+                    continue  # it was given, and the line about it is there
                 problems.append(f"{key} {_explain(key, detail)}" + _places((key,), good))
     return bad
 
@@ -246,7 +259,8 @@ def _instead_of(key: str, kind: str, value: Any) -> str:
     if kind in ("missing", "bool_for_other") or is_secret(key) or not isinstance(value, str | int | float | None):
         return ""
     nearest = difflib.get_close_matches(str(value), _choices(key), n=1) if kind == "literal_error" else []
-    return f", not {mask(key, value)!r}" + (f"; did you mean {nearest[0]}?" if nearest else "")
+    shown = mask_url(str(value)) if key.endswith(".url") else mask(key, value)
+    return f", not {shown!r}" + (f"; did you mean {nearest[0]}?" if nearest else "")
 
 
 def _choices(key: str) -> tuple[str, ...]:

@@ -24,7 +24,7 @@ from pydantic_core.core_schema import ValidationInfo
 
 from sfd_stream.config import checks
 from sfd_stream.config.secrets import mask, secret_values
-from sfd_stream.config.values import OpenMapping, Scalar, Seconds, SizeBytes, StoreUrl, Topic, Topics
+from sfd_stream.config.values import OpenMapping, Scalar, Seconds, SizeBytes, StoreUrl, StoreUrls, Topic, Topics
 
 # Column indices are 32-bit integers in memory.
 _D_LIMIT = 2**31 - 1
@@ -113,7 +113,8 @@ class SketchSettings(Section):
     )
     failure_probability: Annotated[float, Field(gt=0, lt=1)] = Field(
         default=0.01,
-        description="How likely the certified error bound may be wrong, over a partition's whole stream.",
+        description="How likely the certified error bound of the merged topic may be wrong, over its whole stream."
+        " Partition j takes the share 6/(pi^2 (j+1)^2) of it.",
     )
     half_life_rows: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = Field(
         default=None, description="After this many rows a row's weight has halved; null never forgets."
@@ -139,6 +140,11 @@ class CheckpointSettings(Section):
         default={},
         validate_default=True,
         description="Options for the object store, like region or endpoint; put keys into the environment.",
+    )
+    file_access: Literal["owner", "group", "everyone"] = Field(
+        default="owner",
+        description="Who may use the files in a checkpoint folder: owner (0600), group (its members read and write, "
+        "0660) or everyone (all read, 0644). Object stores have their own rights.",
     )
     every_rows: Count = Field(default=100_000, description="Write a checkpoint after this many rows of a partition.")
     every_s: Seconds = Field(
@@ -187,6 +193,14 @@ class SnapshotSettings(Section):
         default=True, description="Whether snapshots carry the column sums, which centred PCA needs."
     )
     column_names: bool = Field(default=True, description="Whether snapshots carry the columns' names (hashed).")
+    trusted_stores: StoreUrls | None = Field(
+        default=None,
+        description="Stores besides checkpoint.url from which merge and the commands that read fetch referenced"
+        " snapshots, separated by commas; null trusts no other.",
+    )
+    read_max_bytes: SizeBytes = Field(
+        default=2**30, description="The largest snapshot, in memory, that merge and the commands that read decode."
+    )
 
 
 class MergeSettings(Section):
@@ -230,6 +244,11 @@ class HttpSettings(Section):
     port: Annotated[int, Field(ge=0, le=65_535)] = Field(
         default=9464,
         description="The port for metrics, health and the status page; 0 picks a free one and says which.",
+    )
+    excerpts: bool = Field(
+        default=False,
+        description="Whether the status page and /status.json show the first bytes of bad messages; anybody who"
+        " reaches the port can read them.",
     )
     stuck_after_s: Seconds = Field(
         default=60.0, description="/healthz fails once the loop has not turned for this long."

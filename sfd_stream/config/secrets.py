@@ -1,30 +1,36 @@
-"""What must never be shown: one set of rules for settings, logs, errors and summaries.
+"""What must never be shown: one set of rules for settings, logs, errors, summaries and the chart's checks.
 
 A name can be secret (`sasl.password`), and a text can hold a secret (a URL with credentials, a JAAS line, a
-private key). `mask` judges both; it rather hides too much than too little.
+private key). `mask` judges both; it rather hides too much than too little. `make chart` copies the patterns into the
+chart, where Go reads them: no look-ahead and no look-behind.
 """
 
 from __future__ import annotations
 
+import functools
+import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
+from urllib.parse import quote, quote_plus, unquote
 
 MASK: Final = "***"
 
-_SECRET_NAME: Final = re.compile(
-    r"passw(or)?d|passphrase|secret|token(?!s)|credential|jaas|authorization|cookie"
-    r"|oauthbearer\.(config|extensions)$"
-    r"|(api|access|private|account|sas|shared|master|signing|encryption)[._-]?key"
+SECRET_NAME: Final = re.compile(
+    r"passw(or)?d|passphrase|secret|token([^s]|$)|credential|jaas|authorization|cookie"
+    r"|oauthbearer[._](config|extensions)$"
+    r"|(api|access|private|account|sas|shared|master|signing|encryption|customer)[._-]?key"
     r"|(^|[._-])ssl[._-]key$|key[._-]pem$",
     re.IGNORECASE,
 )
-# A place or a kind of a secret is not the secret: `ssl.key.location`, `sasl.oauthbearer.token.endpoint.url`.
-_ABOUT_A_SECRET: Final = re.compile(
-    r"[._-](location|file|path|ur[il]|ms|type|mode|method|name|algorithm)$", re.IGNORECASE
+ABOUT_A_SECRET: Final = re.compile(
+    r"([._-]|token)(location|file|path|ur[il]|ms|type|mode|method|name|algorithm|provider)$"
+    r"|client[._-]id$|application[._-]credentials$",
+    re.IGNORECASE,
 )
+"""A place or a kind of a secret is not the secret: `ssl.key.location`, `sasl.oauthbearer.token.endpoint.url`."""
 
-_SECRET_TEXTS: Final = (
+SECRET_TEXTS: Final = (
     # scheme://user:password@host, scheme://user@host
     (
         re.compile(r"([a-z][a-z0-9+.-]*://)(?:[^\s/@\"']*:[^\s@\"']*|[^\s/@\"']+)@", re.IGNORECASE),
@@ -53,16 +59,64 @@ _SHORTEST_KNOWN_SECRET: Final = 4
 
 def is_secret(name: str) -> bool:
     """Whether the value under this name (a setting, a librdkafka property, a log field) must not be shown."""
-    return bool(_SECRET_NAME.search(name)) and not _ABOUT_A_SECRET.search(name)
+    return bool(SECRET_NAME.search(name)) and not ABOUT_A_SECRET.search(name)
 
 
 def mask_text(text: str, known: frozenset[str] = frozenset()) -> str:
-    """The text without the secrets that its form betrays and without the `known` ones."""
-    for value in known:
-        text = text.replace(value, MASK)
-    for pattern, replacement in _SECRET_TEXTS:
+    """The text without the secrets that its form betrays and without the `known` ones, escaped or not."""
+    text = _without(text, _forms(known)) if known else text
+    for pattern, replacement in SECRET_TEXTS:
         text = pattern.sub(replacement, text)
     return text
+
+
+def mask_url(text: str) -> str:
+    """A text that was meant as a URL, for an error message: it may be malformed, so everything before the last @ and
+    after a ? may be a secret.
+    """
+    place, question, _ = mask_text(text).partition("?")
+    before, at, after = place.rpartition("@")
+    if at and not before.endswith(f"://{MASK}"):
+        place = f"{MASK}@{after}"
+    return place + (f"?{MASK}" if question else "")
+
+
+_ESCAPES: Final[tuple[Callable[[str], str], ...]] = (
+    lambda text: json.dumps(text)[1:-1],
+    lambda text: json.dumps(text, ensure_ascii=False)[1:-1],
+    lambda text: repr(text)[1:-1],
+    lambda text: repr(text.encode(errors="replace"))[2:-1],
+    lambda text: quote(text, errors="replace"),
+    lambda text: quote(text, safe="", errors="replace"),
+    lambda text: quote_plus(text, errors="replace"),
+)
+
+
+@functools.lru_cache(maxsize=8)
+def _forms(known: frozenset[str]) -> frozenset[str]:
+    """The known secrets as libraries print them: escaped once, or twice (a quoted answer inside a log line)."""
+    forms = set(known)
+    for _ in range(2):
+        forms |= {escape(text) for text in forms for escape in _ESCAPES}
+    return frozenset(forms)
+
+
+def _without(text: str, secrets: frozenset[str]) -> str:
+    """Overlapping and adjacent secrets are one: replacing them one after the other would leave the tail of one."""
+    parts: list[str] = []
+    end = 0
+    for start, stop in sorted(span for secret in secrets for span in _spans(text, secret)):
+        if start > end or not parts:
+            parts += [text[end:start], MASK]
+        end = max(end, stop)
+    return "".join([*parts, text[end:]])
+
+
+def _spans(text: str, secret: str) -> Iterator[tuple[int, int]]:
+    start = text.find(secret)
+    while start >= 0:
+        yield start, start + len(secret)
+        start = text.find(secret, start + 1)
 
 
 def mask(name: str, value: Any, known: frozenset[str] = frozenset()) -> Any:
@@ -91,4 +145,5 @@ def secret_values(name: str, value: Any) -> frozenset[str]:
 
 
 def _url_passwords(text: str) -> list[str]:
-    return re.findall(r"://[^\s/@:]*:([^\s@]+)@", text)
+    found = re.findall(r"://[^\s/@:]*:([^\s@]+)@", text)
+    return [*found, *map(unquote, found)]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import yaml
 
 from sfd_stream.config import librdkafka
+from sfd_stream.config.secrets import mask_url
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -44,6 +45,15 @@ class Sources:
 
     given: list[Given] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
+    unread: list[str] = field(default_factory=list)
+    """Keys, and sections, whose values could not be read: nothing below them is missing. "" is a whole file."""
+
+    def was_read(self, key: str) -> bool:
+        return not any(not above or f"{key}.".startswith(f"{above}.") for above in self.unread)
+
+    def cannot_read(self, path: tuple[str, ...], problem: str) -> None:
+        self.unread.append(".".join(path))
+        self.problems.append(problem)
 
     def newest(self) -> dict[str, Given]:
         """By key, the value that holds."""
@@ -55,15 +65,15 @@ class Sources:
             with file.open("rb") as stream:
                 text = stream.read(_FILE_MAX_BYTES + 1)
         except OSError as error:
-            self.problems.append(f"{file}: {error.strerror}; give the path of a readable file to --config")
+            self.cannot_read((), f"{file}: {error.strerror}; give the path of a readable file to --config")
             return
         if len(text) > _FILE_MAX_BYTES:
-            self.problems.append(f"{file}: larger than 1 MiB, so surely not a settings file")
+            self.cannot_read((), f"{file}: larger than 1 MiB, so surely not a settings file")
             return
         try:
             self._add_yaml(text, str(file))
         except yaml.YAMLError as error:
-            self.problems.append(f"{_place_of(error, str(file))}: not YAML: {_reason_of(error)}")
+            self.cannot_read((), f"{_place_of(error, str(file))}: not YAML: {_reason_of(error)}")
 
     def add_environment(self, environ: Mapping[str, str]) -> None:
         """`SFD_SECTION__KEY`; other names without the double underscore are not settings."""
@@ -85,7 +95,7 @@ class Sources:
             key, equals, value = text.partition("=")
             path = _path_of(key.strip())
             if not equals or (len(path) < 2 and path[0] not in TOP_LEVEL):
-                self.problems.append(f"--set {key}: write it as --set section.key=value")
+                self.problems.append(f"--set {mask_url(key)}: write it as --set section.key=value")
                 continue
             self.given.append(Given(path, value, "--set", key.strip()))
 
@@ -93,13 +103,13 @@ class Sources:
         loader = _Loader(text)
         try:
             root = loader.get_single_node()
-            for path, node, line in _leaves(loader, root, (), self.problems, name):
+            for path, node, line in _leaves(loader, root, (), self, name):
                 origin = f"{name}:{line}"
                 if isinstance(node, yaml.ScalarNode):
                     key = ".".join(path)
                     self.given.append(Given(path, loader.construct_object(node), origin, key))
                 else:
-                    self.problems.append(f"{'.'.join(path)}: must be a single value ({origin})")
+                    self.cannot_read(path, f"{'.'.join(path)}: must be a single value ({origin})")
         finally:
             loader.dispose()
 
@@ -129,23 +139,25 @@ def _is_mapping_key(path: tuple[str, ...]) -> bool:
 
 
 def _leaves(
-    loader: _Loader, node: yaml.Node | None, path: tuple[str, ...], problems: list[str], name: str
+    loader: _Loader, node: yaml.Node | None, path: tuple[str, ...], sources: Sources, name: str
 ) -> Iterator[tuple[tuple[str, ...], yaml.Node, int]]:
     """(path, node, line) of every value below the node."""
     if node is None or (isinstance(node, yaml.ScalarNode) and node.tag.endswith(":null") and _is_mapping_key(path)):
         return  # an empty file, or a section with nothing in it
     if not isinstance(node, yaml.MappingNode):
-        problems.append(f"{'.'.join(path) or name}: must hold `key: value` lines ({name}:{node.start_mark.line + 1})")
+        line = node.start_mark.line + 1
+        sources.cannot_read(path, f"{'.'.join(path) or name}: must hold `key: value` lines ({name}:{line})")
         return
-    _find_duplicates(node, path, problems, name)
+    _find_duplicates(node, path, sources.problems, name)
     loader.flatten_mapping(node)
     for key_node, value_node in node.value:
         line = key_node.start_mark.line + 1
         below = (*path, str(key_node.value))
         if _is_mapping_key(below):
-            yield from _leaves(loader, value_node, below, problems, name)
+            yield from _leaves(loader, value_node, below, sources, name)
         elif isinstance(value_node, yaml.MappingNode) and path == ("kafka",):
-            problems.append(f"{'.'.join(below)}: write the whole name as one key, like ssl.ca.location ({name}:{line})")
+            words = "write the whole name as one key, like ssl.ca.location"
+            sources.cannot_read(below, f"{'.'.join(below)}: {words} ({name}:{line})")
         else:
             yield below, value_node, line
 

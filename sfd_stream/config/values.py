@@ -63,6 +63,13 @@ def split_topics(value: Any) -> Any:
     return tuple(check_topic(name.strip()) for name in value.split(","))
 
 
+def split_store_urls(value: Any) -> Any:
+    """Addresses from `s3://eu/sketch, s3://us/sketch`: one text, as every source can say it."""
+    if not isinstance(value, str):
+        return value
+    return tuple(check_store_url(url.strip()) for url in value.split(","))
+
+
 def check_store_url(url: str) -> str:
     """The scheme is one that a store is there for, and the place is complete."""
     parts = urlsplit(url)
@@ -131,6 +138,12 @@ Topics = Annotated[
     WithJsonSchema({"type": "string", "pattern": rf"^{_TOPIC.pattern}(\s*,\s*{_TOPIC.pattern})*$"}),
 ]
 StoreUrl = Annotated[str, AfterValidator(check_store_url)]
+StoreUrls = Annotated[
+    tuple[str, ...],
+    BeforeValidator(split_store_urls),
+    PlainSerializer(", ".join, return_type=str),
+    WithJsonSchema({"type": "string"}),
+]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 OpenMapping = Annotated[
     Mapping[str, Any],

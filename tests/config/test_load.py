@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from pydantic import ValidationError
 
 from sfd_stream.config import Settings, load, load_some
-from sfd_stream.config.load import KEYS
+from sfd_stream.config.load import KEYS, load_http
 from sfd_stream.errors import SettingsError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 GOOD = """\
@@ -25,6 +27,7 @@ sketch:
 checkpoint:
   url: s3://bucket/prefix
 """
+NO_KAFKA = GOOD[GOOD.index("input:") :]
 
 
 def written(folder: Path, text: str = GOOD) -> Path:
@@ -86,6 +89,68 @@ def test_unknown_keys_name_the_nearest_right_key_in_the_spelling_of_their_source
         "SFD_SKETCH__EL is not a setting; did you mean SFD_SKETCH__ELL?",
         "input.colums is not a setting; did you mean input.columns? (--set)",
     ]
+
+
+@pytest.mark.parametrize(
+    ("given", "hint"),
+    [
+        ("sketch.foo=1", 'see "sfd-stream config show"'),
+        ("log.x=1", 'see "sfd-stream config show"'),
+        ("checkpoint.size=1", 'see "sfd-stream config show"'),
+        ("nothing.like_it=1", 'see "sfd-stream config show"'),
+        ("sketch.el=1", "did you mean sketch.ell?"),
+        ("snapshot.evry_s=1", "did you mean snapshot.every_s?"),
+        ("checkpoint.uri=x", "did you mean checkpoint.url?"),
+        ("deadletters.max_shares=1", "did you mean dead_letters.max_share?"),
+        ("output.ell=1", "did you mean sketch.ell or merge.ell?"),
+        ("kafak.group.id=g", "did you mean kafka.group.id?"),
+    ],
+)
+def test_only_what_is_near_is_suggested(given: str, hint: str, tmp_path: Path) -> None:
+    key = given.partition("=")[0]
+    assert problems(tmp_path, GOOD, {}, given) == [f"{key} is not a setting; {hint} (--set)"]
+
+
+@pytest.mark.parametrize("broken", ["kafka: [\n x: 'a\n", "- kafka\n- input\n", "just words\n", "\x00"])
+def test_a_file_that_cannot_be_read_is_the_one_thing_that_is_wrong(broken: str, tmp_path: Path) -> None:
+    """Everything else would only be missing because of it."""
+    file = tmp_path / "settings.yaml"
+    file.write_text(broken)
+    reads: list[Callable[[], object]] = [
+        lambda: load(file, environ={}, overrides=["sketch.foo=1"]),
+        lambda: load_some(file, environ={}, sections=["input"]),
+        lambda: load_http(file, environ={}),
+    ]
+    for read in reads:
+        with pytest.raises(SettingsError) as caught:
+            read()
+        assert len(caught.value.problems) == 1
+        assert str(caught.value) == caught.value.problems[0]
+        assert "settings.yaml" in str(caught.value)
+        assert "is required" not in str(caught.value)
+
+
+def test_a_missing_file_is_the_one_thing_that_is_wrong(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError) as caught:
+        load(tmp_path / "nope.yaml", environ={})
+    words = "No such file or directory; give the path of a readable file to --config"
+    assert str(caught.value) == f"{tmp_path}/nope.yaml: {words}"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (GOOD.replace("topic: rows", "topic: [rows]"), ["input.topic: must be a single value (settings.yaml:{})"]),
+        ("kafka: 5\n" + NO_KAFKA, ["kafka: must hold `key: value` lines (settings.yaml:{})"]),
+        (
+            "kafka: {group.id: g, bootstrap: {servers: h}}\n" + NO_KAFKA,
+            ["kafka.bootstrap: write the whole name as one key, like ssl.ca.location (settings.yaml:{})"],
+        ),
+    ],
+)
+def test_what_was_written_wrongly_is_not_missing_besides(text: str, expected: list[str], tmp_path: Path) -> None:
+    found = [re.sub(r":\d+\)", ":{})", line) for line in problems(tmp_path, text)]
+    assert found == expected
 
 
 def test_a_right_key_in_a_wrong_section_is_found(tmp_path: Path) -> None:
