@@ -2,14 +2,15 @@
 
     python -m tests.deploy.chart      (make chart)
 
-A chart can't read outside itself: the program's settings in values.schema.json, the alerts and the dashboard are
-copies, and a test says when one is stale.
+A chart can't read outside itself: the program's settings in values.schema.json, its patterns of secrets, the alerts and
+the dashboard are copies, and a test says when one is stale.
 """
 
 from __future__ import annotations
 
 import functools
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -19,6 +20,7 @@ from typing import Any
 
 import yaml
 
+from sfd_stream.config import secrets
 from sfd_stream.config.show import schema
 from tests.deploy.values_table import readme
 
@@ -95,6 +97,22 @@ def _without(node: Any, names: set[str]) -> Any:
     return [_without(item, names) for item in node] if isinstance(node, list) else node
 
 
+def fresh_secrets() -> str:
+    """The program's patterns of secrets, as Go reads them."""
+
+    def go(pattern: re.Pattern[str]) -> str:
+        flags = ("i" if pattern.flags & re.IGNORECASE else "") + ("s" if pattern.flags & re.DOTALL else "")
+        return (f"(?{flags})" if flags else "") + pattern.pattern.replace(r"\Z", r"\z")
+
+    found = {
+        "name": go(secrets.SECRET_NAME),
+        "about": go(secrets.ABOUT_A_SECRET),
+        "texts": [go(pattern) for pattern, _ in secrets.SECRET_TEXTS],
+    }
+    head = "# What the program takes for a secret: sfd_stream/config/secrets.py, copied by `make chart`.\n"
+    return head + yaml.safe_dump(found, sort_keys=False, width=200)
+
+
 def fresh_readme() -> str:
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
     smallest = (CHART / "ci" / "smallest-values.yaml").read_text()
@@ -104,6 +122,7 @@ def fresh_readme() -> str:
 def refresh() -> None:
     (CHART / "README.md").write_text(fresh_readme())
     (CHART / "values.schema.json").write_text(json.dumps(fresh_schema(), indent=2) + "\n")
+    (CHART / "files" / "secrets.yaml").write_text(fresh_secrets())
     for copy, original in COPIES.items():
         copy.write_bytes(original.read_bytes())
     for name in ("smallest", "everything"):

@@ -16,6 +16,7 @@ import yaml
 from tests.deploy.chart import CHART, render
 from tests.deploy.definitions import CUSTOM, fetch_definitions
 from tests.deploy.test_chart import MATRIX, matrix, with_values
+from tests.parts.slow import smoke_first
 
 OLDEST, NEWEST = "1.25.0", "1.37.0"
 _MISSING = "no Go to fetch custom resource definitions: install Go"
@@ -26,7 +27,7 @@ def judge(manifest: dict[str, Any], version: str) -> None:
 
 
 @matrix
-@pytest.mark.parametrize("version", [OLDEST, NEWEST])
+@pytest.mark.parametrize("version", smoke_first([NEWEST, OLDEST]))
 def test_kubernetes_knows_every_field(values: dict[str, Any], version: str) -> None:
     for manifest in render(values, "--kube-version", version).manifests():
         if manifest["kind"] not in CUSTOM:

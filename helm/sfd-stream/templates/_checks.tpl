@@ -18,6 +18,9 @@
 {{- include "sfd.checkSecrets" . -}}
 {{- include "sfd.checkStore" . -}}
 {{- include "sfd.checkReplicas" . -}}
+{{- if .Values.keda.enabled -}}
+{{- include "sfd.checkKeda" . -}}
+{{- end -}}
 {{- $budget := dig "checkpoint" "revoke_budget_s" 10 $settings | float64 -}}
 {{- if le (include "sfd.grace" . | float64) $budget -}}
 {{- fail (printf "terminationGracePeriodSeconds must be above settings.checkpoint.revoke_budget_s (%v s): a worker killed before its last checkpoint leaves rows to replay" $budget) -}}
@@ -41,18 +44,64 @@
 {{- end -}}
 {{- end -}}
 
-{{- define "sfd.checkSecrets" -}}
-{{- $secret := "(?i)(passw(or)?d|passphrase|secret|token$|jaas|oauthbearer\\.config|account_key|access_key|sas_key|ssl\\.key\\.pem|private\\.key\\.pem|service_account_key)" -}}
-{{- $callback := .Values.settings.kafka_oauth_callback -}}
-{{- range $name, $_ := .Values.settings.kafka -}}
+{{/* Whether a name is a secret's, or a text holds one, by the program's own patterns (files/secrets.yaml): nothing, or the words for it. */}}
+{{- define "sfd.secret" -}}
+{{- $known := .root.Files.Get "files/secrets.yaml" | fromYaml -}}
+{{- $value := .value | toString -}}
+{{- $found := "" -}}
+{{- if and (regexMatch $known.name .name) (not (regexMatch $known.about .name)) $value -}}
+{{- $found = "is a secret" -}}
+{{- else -}}
+{{- range $known.texts -}}
+{{- if regexMatch . $value -}}
+{{- $found = "holds a secret (a password, a key or a token in its text)" -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
 {{- /* With a function that makes tokens it is that function's argument, a region or a scope. */ -}}
-{{- if and (regexMatch $secret $name) (not (and $callback (eq $name "sasl.oauthbearer.config"))) -}}
-{{- fail (printf "settings.kafka.%s is a secret, and settings are readable in a ConfigMap: put it into a Secret and name that under secretEnv.SFD_KAFKA__%s" $name ($name | upper | replace "." "_")) -}}
+{{- if and (eq .name "sasl.oauthbearer.config") .root.Values.settings.kafka_oauth_callback (eq $found "is a secret") -}}
+{{- $found = "" -}}
+{{- end -}}
+{{- $found -}}
+{{- end -}}
+
+{{/* Everything that would be readable in a ConfigMap, a pod's spec or a ScaledObject. */}}
+{{- define "sfd.checkSecrets" -}}
+{{- $root := . -}}
+{{- range $section, $part := .Values.settings -}}
+{{- $leaves := ternary $part (dict) (kindIs "map" $part) -}}
+{{- if eq $section "checkpoint" -}}
+{{- range $name, $value := ($part.options | default dict) -}}
+{{- with include "sfd.secret" (dict "root" $root "name" $name "value" $value) -}}
+{{- fail (printf "settings.checkpoint.options.%s %s, and settings are readable in a ConfigMap: use a workload identity (serviceAccount.annotations), or put it into a Secret and name that under secretEnv.SFD_CHECKPOINT__OPTIONS__%s" $name . (upper $name)) -}}
 {{- end -}}
 {{- end -}}
-{{- range $name, $_ := (dig "checkpoint" "options" dict .Values.settings) -}}
-{{- if regexMatch $secret $name -}}
-{{- fail (printf "settings.checkpoint.options.%s is a secret, and settings are readable in a ConfigMap: use a workload identity (serviceAccount.annotations), or put it into a Secret and name that under secretEnv" $name) -}}
+{{- $leaves = omit $part "options" -}}
+{{- end -}}
+{{- range $name, $value := $leaves -}}
+{{- with include "sfd.secret" (dict "root" $root "name" $name "value" $value) -}}
+{{- fail (printf "settings.%s.%s %s, and settings are readable in a ConfigMap: put it into a Secret and name that under secretEnv.SFD_%s__%s" $section $name . (upper $section) ($name | upper | replace "." "_")) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- range .Values.extraEnv -}}
+{{- if .value -}}
+{{- $name := .name -}}
+{{- with include "sfd.secret" (dict "root" $root "name" $name "value" .value) -}}
+{{- fail (printf "extraEnv %s %s, and readable in the pod's spec: put it into a Secret and name that under secretEnv.%s" $name . $name) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- range $name, $value := .Values.keda.metadata -}}
+{{- with include "sfd.secret" (dict "root" $root "name" $name "value" $value) -}}
+{{- fail (printf "keda.metadata.%s %s, and readable in the ScaledObject: put it into a TriggerAuthentication and name that under keda.authenticationRef" $name .) -}}
+{{- end -}}
+{{- end -}}
+{{- range .Values.merge.extraArgs -}}
+{{- $argument := regexReplaceAll "^--[a-z-]+=([^=]+=)" . "${1}" -}}
+{{- $name := ternary (splitList "=" $argument | first | trimPrefix "--") "argument" (contains "=" $argument) -}}
+{{- with include "sfd.secret" (dict "root" $root "name" (regexReplaceAll "^kafka\\." $name "") "value" (regexReplaceAll "^[^=]*=" $argument "")) -}}
+{{- fail (printf "merge.extraArgs %s %s, and readable in the pod's spec: put it into a Secret and name that under secretEnv" $name .) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
@@ -92,5 +141,30 @@
 {{- end -}}
 {{- if and .Values.keda.enabled (gt (.Values.keda.minReplicas | int) (include "sfd.mostReplicas" . | int)) -}}
 {{- fail "keda.minReplicas is above keda.maxReplicas (or partitions)" -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "sfd.checkKeda" -}}
+{{- $protocol := include "sfd.protocol" . -}}
+{{- $given := .Values.keda.metadata -}}
+{{- $byIdentity := eq ($given.saslTokenProvider | default "") "aws_msk_iam" -}}
+{{- if and (hasPrefix "SASL" $protocol) (ne ($given.sasl | default "") "none") -}}
+{{- if not (has (include "sfd.mechanism" .) (list "PLAIN" "SCRAM-SHA-256" "SCRAM-SHA-512" "GSSAPI" "OAUTHBEARER")) -}}
+{{- fail (printf "settings.kafka.sasl.mechanism %s is none that KEDA knows: use PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, GSSAPI or OAUTHBEARER, or disable keda" (include "sfd.mechanism" .)) -}}
+{{- end -}}
+{{- if and $byIdentity (not $given.awsRegion) -}}
+{{- fail "keda.metadata.saslTokenProvider aws_msk_iam needs keda.metadata.awsRegion" -}}
+{{- end -}}
+{{- if and $byIdentity (ne $protocol "SASL_SSL") -}}
+{{- fail "keda.metadata.saslTokenProvider aws_msk_iam needs settings.kafka.security.protocol SASL_SSL" -}}
+{{- end -}}
+{{- if not (or .Values.keda.authenticationRef $byIdentity) -}}
+{{- fail (printf "keda.enabled with settings.kafka.security.protocol %s needs keda.authenticationRef: KEDA has no login of its own to read the lag with; name a TriggerAuthentication with username and password (or keda.metadata.saslTokenProvider: aws_msk_iam)" $protocol) -}}
+{{- end -}}
+{{- end -}}
+{{- range list "ssl.certificate.location" "ssl.certificate.pem" "ssl.keystore.location" -}}
+{{- if and (hasSuffix "SSL" $protocol) (index $.Values.settings.kafka .) (not $.Values.keda.authenticationRef) (ne ($given.tls | default "") "disable") -}}
+{{- fail (printf "keda.enabled with settings.kafka.%s needs keda.authenticationRef: KEDA has no certificate of its own; name a TriggerAuthentication with cert, key and ca" .) -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}

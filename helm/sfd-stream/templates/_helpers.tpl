@@ -66,7 +66,7 @@ app.kubernetes.io/managed-by: {{ .root.Release.Service }}
 
 {{/* Ports of brokers and stores elsewhere, as the settings have them: one a line. 9092 is librdkafka's own default. */}}
 {{- define "sfd.portsOut" -}}
-{{- range splitList "," (index .Values.settings.kafka "bootstrap.servers") }}
+{{- range splitList "," (index .Values.settings.kafka "bootstrap.servers" | default "") }}
 {{ regexFind ":[0-9]+$" (trim .) | trimPrefix ":" | default "9092" }}
 {{- end }}
 {{- $issuer := index .Values.settings.kafka "sasl.oauthbearer.token.endpoint.url" }}
@@ -120,4 +120,70 @@ app.kubernetes.io/managed-by: {{ .root.Release.Service }}
 {{- else -}}
 {{- .Values.terminationGracePeriodSeconds | int -}}
 {{- end -}}
+{{- end -}}
+
+{{/* The selector of this release's series. A Prometheus that adds no namespace has this release only. */}}
+{{- define "sfd.series" -}}
+{{- $topics := list (.Values.settings.input.topic | toString | regexQuoteMeta) -}}
+{{- with dig "merge" "topic" "" .Values.settings -}}
+{{- $topics = append $topics (toString . | regexQuoteMeta) -}}
+{{- end -}}
+{{- printf "{namespace=~\"%s|\",group=%q,topic=~%q}" .Release.Namespace (index .Values.settings.kafka "group.id" | toString) (join "|" $topics) -}}
+{{- end -}}
+
+{{/* By alert, the number that it compares with: as given, or derived from the settings; "none" leaves the alert out. */}}
+{{- define "sfd.thresholds" -}}
+{{- $settings := .Values.settings -}}
+{{- $snapshotEvery := dig "snapshot" "every_s" 60 $settings -}}
+{{- $derived := dict
+  "SfdLagGrowing" 10000
+  "SfdPartitionStuck" 120
+  "SfdCheckpointTooOld" (maxf 300 (mulf 3 (dig "checkpoint" "every_s" 30 $settings)))
+  "SfdSnapshotTooOld" (ternary "none" (maxf 1800 (mulf 3 ($snapshotEvery | default 0))) (kindIs "invalid" $snapshotEvery))
+  "SfdDeadLetterShare" (divf (dig "dead_letters" "max_share" 0.1 $settings) 10)
+  "SfdFencedRepeatedly" 2
+  "SfdLoopNotTurning" (dig "http" "stuck_after_s" 60 $settings)
+  "SfdRestarting" 2
+-}}
+{{- range $alert, $value := merge (deepCopy .Values.prometheusRule.thresholds) $derived }}
+{{- if and (not (kindIs "string" $value)) (eq (floor $value) (float64 $value)) }}
+{{ $alert }}: {{ int64 $value | quote }}
+{{- else }}
+{{ $alert }}: {{ $value | quote }}
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{- define "sfd.protocol" -}}
+{{- index .Values.settings.kafka "security.protocol" | default "plaintext" | upper -}}
+{{- end -}}
+
+{{- define "sfd.mechanism" -}}
+{{- index .Values.settings.kafka "sasl.mechanism" | default (index .Values.settings.kafka "sasl.mechanisms") | default "GSSAPI" -}}
+{{- end -}}
+
+{{/* The metadata of KEDA's kafka trigger: sasl and tls as the worker has them; what is given in keda.metadata holds over all. */}}
+{{- define "sfd.kedaMetadata" -}}
+{{- $made := dict
+  "bootstrapServers" (index .Values.settings.kafka "bootstrap.servers")
+  "consumerGroup" (index .Values.settings.kafka "group.id")
+  "topic" .Values.settings.input.topic
+  "lagThreshold" (.Values.keda.lagThreshold | int64 | toString)
+  "offsetResetPolicy" (dig "input" "start" "earliest" .Values.settings)
+-}}
+{{- /* A replica more than there are partitions with lag would only cost a rebalance; lag that does not move
+(a partition that waits for a person) is no reason for one either. */ -}}
+{{- $_ := set $made "limitToPartitionsWithLag" "true" -}}
+{{- $_ := set $made "excludePersistentLag" "true" -}}
+{{- if hasSuffix "SSL" (include "sfd.protocol" .) -}}
+{{- $_ := set $made "tls" "enable" -}}
+{{- end -}}
+{{- if hasPrefix "SASL" (include "sfd.protocol" .) -}}
+{{- $_ := set $made "sasl" (index (dict "PLAIN" "plaintext" "SCRAM-SHA-256" "scram_sha256" "SCRAM-SHA-512" "scram_sha512" "GSSAPI" "gssapi" "OAUTHBEARER" "oauthbearer") (include "sfd.mechanism" .)) -}}
+{{- end -}}
+{{- range $name, $value := mergeOverwrite $made .Values.keda.metadata -}}
+{{- if $value }}
+{{ $name }}: {{ $value | quote }}
+{{- end }}
+{{- end }}
 {{- end -}}
