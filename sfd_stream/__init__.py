@@ -9,26 +9,71 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from sfd_stream.errors import (
+        BrokerRefusedError,
+        BrokerUnavailableError,
+        ChecksumError,
+        FencedError,
+        FormatError,
+        NewerFormatError,
+        NoSnapshotError,
+        ObjectExistsError,
+        ObjectMissingError,
+        RefusedStateError,
+        RowDecodeError,
+        SettingsError,
+        SfdError,
+        StoreError,
+        StoreRefusedError,
+        StoreUnavailableError,
+        TooManyBadMessagesError,
+        UnmergeableError,
+    )
     from sfd_stream.reader.merged import MergedSketch
     from sfd_stream.reader.reader import SnapshotReader
     from sfd_stream.reader.transformer import SketchTransformer
     from sfd_stream.sketch.drift import Drift
-    from sfd_stream.sketch.estimator import FrequentDirections, SparseFrequentDirections
+    from sfd_stream.sketch.estimator import FrequentDirections, NotFittedError, SparseFrequentDirections
     from sfd_stream.sketch.measures import covariance_error, projection_error
-    from sfd_stream.sketch.sketch import Sketch
+    from sfd_stream.sketch.sketch import PCA, Interval, Sketch
     from sfd_stream.sketch.synthetic import paper_synthetic
+    from sfd_stream.wire.columns import FixedColumns, GrowingColumns, HashedColumns
     from sfd_stream.wire.rows import decode, encode_row, encode_rows
 
 __version__ = "0.1.0"
 
 _HOMES = {
+    "BrokerRefusedError": "errors",
+    "BrokerUnavailableError": "errors",
+    "ChecksumError": "errors",
     "Drift": "sketch.drift",
+    "FencedError": "errors",
+    "FixedColumns": "wire.columns",
+    "FormatError": "errors",
     "FrequentDirections": "sketch.estimator",
+    "GrowingColumns": "wire.columns",
+    "HashedColumns": "wire.columns",
+    "Interval": "sketch.sketch",
     "MergedSketch": "reader.merged",
+    "NewerFormatError": "errors",
+    "NoSnapshotError": "errors",
+    "NotFittedError": "sketch.estimator",
+    "ObjectExistsError": "errors",
+    "ObjectMissingError": "errors",
+    "PCA": "sketch.sketch",
+    "RefusedStateError": "errors",
+    "RowDecodeError": "errors",
+    "SettingsError": "errors",
+    "SfdError": "errors",
     "Sketch": "sketch.sketch",
     "SketchTransformer": "reader.transformer",
     "SnapshotReader": "reader.reader",
     "SparseFrequentDirections": "sketch.estimator",
+    "StoreError": "errors",
+    "StoreRefusedError": "errors",
+    "StoreUnavailableError": "errors",
+    "TooManyBadMessagesError": "errors",
+    "UnmergeableError": "errors",
     "covariance_error": "sketch.measures",
     "decode": "wire.rows",
     "encode_row": "wire.rows",
@@ -38,13 +83,37 @@ _HOMES = {
 }
 
 __all__ = [
+    "PCA",
+    "BrokerRefusedError",
+    "BrokerUnavailableError",
+    "ChecksumError",
     "Drift",
+    "FencedError",
+    "FixedColumns",
+    "FormatError",
     "FrequentDirections",
+    "GrowingColumns",
+    "HashedColumns",
+    "Interval",
     "MergedSketch",
+    "NewerFormatError",
+    "NoSnapshotError",
+    "NotFittedError",
+    "ObjectExistsError",
+    "ObjectMissingError",
+    "RefusedStateError",
+    "RowDecodeError",
+    "SettingsError",
+    "SfdError",
     "Sketch",
     "SketchTransformer",
     "SnapshotReader",
     "SparseFrequentDirections",
+    "StoreError",
+    "StoreRefusedError",
+    "StoreUnavailableError",
+    "TooManyBadMessagesError",
+    "UnmergeableError",
     "covariance_error",
     "decode",
     "encode_row",
@@ -54,10 +123,12 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+if not TYPE_CHECKING:  # a type checker would take any name, mistyped ones too, for one that __getattr__ finds
+
+    def __getattr__(name: str) -> Any:
+        if name not in _HOMES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
 
 
 def __dir__() -> list[str]:

@@ -2,7 +2,7 @@
 
 # Annotations are evaluated: typer reads them.
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -25,19 +25,22 @@ from sfd_stream.cli import (
     watch,
 )
 from sfd_stream.cli import run as run_command
+from sfd_stream.printable import printable_lines
 
 _EPILOG = """\
 [bold]To begin[/bold] without a broker: [bold]sfd-stream demo[/bold]
 
 With one on localhost:9092:
 
-[bold]sfd-stream produce --config config/local.yaml --synthetic 10000,1000,100 --partitions 4[/bold]
+[bold]sfd-stream config schema --example > settings.yaml[/bold]
 
-[bold]sfd-stream doctor --config config/local.yaml[/bold]
+[bold]sfd-stream produce --config settings.yaml --synthetic 10000,1000,100 --partitions 4[/bold]
 
-[bold]sfd-stream run --config config/local.yaml --until-end[/bold]
+[bold]sfd-stream doctor --config settings.yaml[/bold]
 
-[bold]sfd-stream checkpoint ls --config config/local.yaml[/bold]
+[bold]sfd-stream run --config settings.yaml --until-end[/bold]
+
+[bold]sfd-stream checkpoint ls --config settings.yaml[/bold]
 
 [bold]Exit codes[/bold]: 0 done · 1 unexpected (doctor: warnings) · 2 wrong settings or flags ·
 3 refuses the state it found · 4 too many bad messages · 5 the broker or the store refused for good ·
@@ -47,6 +50,7 @@ With one on localhost:9092:
 --set section.key=value. "sfd-stream config show" says which holds and where it came from.
 """
 
+_HELP_NAMES = ["-h", "--help"]
 STREAM = "The stream"
 # typer turns an interrupt into this code and says nothing.
 _TYPER_INTERRUPTED = 130
@@ -60,6 +64,7 @@ TOOLS = "Planning and finding out what is wrong"
 def run(arguments: list[str]) -> int:
     """Parse the arguments and run the command; what goes wrong in it is raised."""
     command = typer.main.get_command(_app())
+    _show_flags_without_a_type(command)
     try:
         code = command.main(args=arguments or ["--help"], prog_name="sfd-stream", standalone_mode=False)
     except typer.Exit as done:
@@ -78,7 +83,7 @@ def _say_misuse(error: typer.TyperException) -> None:
     """One sentence, and where to read on."""
     context = getattr(error, "ctx", None)
     command = context.command_path if context else "sfd-stream"
-    sys.stderr.write(f'error: {error.format_message().rstrip(".")}; see "{command} --help"\n')
+    sys.stderr.write(f'error: {printable_lines(error.format_message().rstrip("."))}; see "{command} --help"\n')
 
 
 def _app() -> typer.Typer:
@@ -88,11 +93,20 @@ def _app() -> typer.Typer:
         epilog=_EPILOG,
         rich_markup_mode="rich",
         pretty_exceptions_enable=False,
-        context_settings={"help_option_names": ["-h", "--help"]},
+        context_settings={"help_option_names": _HELP_NAMES},
     )
     app.callback()(_root)
     _register(app)
     return app
+
+
+def _show_flags_without_a_type(command: Any) -> None:
+    """Typer would show --json as `--json <bool>`, as if it took a value."""
+    context = typer.Context(command, help_option_names=_HELP_NAMES)
+    for option in (option for option in command.get_params(context) if getattr(option, "is_flag", False)):
+        option.metavar = ""
+    for below in getattr(command, "commands", {}).values():
+        _show_flags_without_a_type(below)
 
 
 def _register(app: typer.Typer) -> None:

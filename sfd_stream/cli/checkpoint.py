@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _HELP = """\
 Look at checkpoints, verify and repair them. T/P is topic/partition, or just the partition of input.topic.
 
-Example: [bold]sfd-stream checkpoint ls --config config/local.yaml[/bold]
+Example: [bold]sfd-stream checkpoint ls --config settings.yaml[/bold]
 """
 
 
@@ -34,7 +34,7 @@ def app() -> typer.Typer:
 def ls(config: ConfigOption = None, overrides: SetOption = None, as_json: JsonOption = False) -> None:
     """List the partitions that have a checkpoint, each with its newest.
 
-    Example: [bold]sfd-stream checkpoint ls --config config/local.yaml[/bold]
+    Example: [bold]sfd-stream checkpoint ls --config settings.yaml[/bold]
     """
     from sfd_stream.service.inspection import stand
 
@@ -99,7 +99,7 @@ def show(
 ) -> None:
     """Print one checkpoint's manifest in full, with its blobs.
 
-    Example: [bold]sfd-stream checkpoint show rows/3 --number 41 --config config/local.yaml[/bold]
+    Example: [bold]sfd-stream checkpoint show rows/3 --number 41 --config settings.yaml[/bold]
     """
     from sfd_stream.service.inspection import described, find
 
@@ -133,7 +133,7 @@ def verify(
 ) -> None:
     """Read everything back: check every checksum and that every sketch loads; exit with 3 if something is wrong.
 
-    Example: [bold]sfd-stream checkpoint verify --config config/local.yaml[/bold]
+    Example: [bold]sfd-stream checkpoint verify --config settings.yaml[/bold]
     """
     from sfd_stream.service.inspection import verify as verify_steps
 

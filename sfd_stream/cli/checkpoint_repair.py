@@ -45,7 +45,7 @@ def rollback(
 ) -> None:
     """Go back to an older state, and read from its offset again. Nothing is removed.
 
-    Example: [bold]sfd-stream checkpoint rollback rows/3 --config config/local.yaml[/bold]
+    Example: [bold]sfd-stream checkpoint rollback rows/3 --config settings.yaml[/bold]
     """
     from sfd_stream.service.inspection import find, rows_in, stand
 
@@ -77,7 +77,7 @@ def reset(
 ) -> None:
     """Start anew at an offset, with an empty sketch or with the one there is. Nothing is removed.
 
-    Example: [bold]sfd-stream checkpoint reset rows/3 --to earliest --config config/local.yaml[/bold]
+    Example: [bold]sfd-stream checkpoint reset rows/3 --to earliest --config settings.yaml[/bold]
     """
     from sfd_stream.service.inspection import stand
 
@@ -92,7 +92,7 @@ def reset(
 def prune(config: ConfigOption = None, overrides: SetOption = None, as_json: JsonOption = False) -> None:
     """Remove what none of the newest checkpoint.keep states needs, as a worker does after each checkpoint.
 
-    Example: [bold]sfd-stream checkpoint prune --config config/local.yaml --set checkpoint.keep=2[/bold]
+    Example: [bold]sfd-stream checkpoint prune --config settings.yaml --set checkpoint.keep=2[/bold]
     """
     from sfd_stream.storage.disk import DiskStore
 

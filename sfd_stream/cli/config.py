@@ -12,7 +12,7 @@ from sfd_stream.errors import SettingsError
 _HELP = """\
 Check and show the settings.
 
-Example: [bold]sfd-stream config show --config config/local.yaml --set sketch.ell=100[/bold]
+Example: [bold]sfd-stream config show --config settings.yaml --set sketch.ell=100[/bold]
 """
 
 
@@ -27,7 +27,7 @@ def app() -> typer.Typer:
 def check(config: ConfigOption = None, overrides: SetOption = None, as_json: JsonOption = False) -> None:
     """Say whether the settings are right; list everything that is wrong, and exit with 2.
 
-    Example: [bold]sfd-stream config check --config config/local.yaml[/bold]
+    Example: [bold]sfd-stream config check --config settings.yaml[/bold]
     """
     try:
         settings_from(config, overrides)
@@ -45,7 +45,7 @@ def check(config: ConfigOption = None, overrides: SetOption = None, as_json: Jso
 def show(config: ConfigOption = None, overrides: SetOption = None, as_json: JsonOption = False) -> None:
     """Print the settings that hold and where each came from. Secrets are masked.
 
-    Example: [bold]SFD_SKETCH__ELL=100 sfd-stream config show --config config/local.yaml[/bold]
+    Example: [bold]SFD_SKETCH__ELL=100 sfd-stream config show --config settings.yaml[/bold]
     """
     from sfd_stream.config.show import effective_rows
 
@@ -66,7 +66,7 @@ def schema(
 ) -> None:
     """Print the JSON schema of a settings file, for editors and checks; or an annotated example.
 
-    Example: [bold]sfd-stream config schema --example > config/local.yaml[/bold]
+    Example: [bold]sfd-stream config schema --example > settings.yaml[/bold]
     """
     from sfd_stream.config import show as shown
 

@@ -162,7 +162,7 @@ class Story:
 
     def draw(self, merged: MergedSketch, file: Path) -> None:
         self.teller.chapter("Picture")
-        values = merged.singular_values(_VALUES)
+        values = merged.singular_values()[:_VALUES]
         true = claims.check_spectrum(self.truth, merged.sketch, len(values))
         picture = Picture(
             title=f"The spectrum of {merged.rows:,} docstrings, from a sketch of {len(merged.sketch.matrix)} rows",

@@ -16,6 +16,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from sfd_stream.printable import printable
 from sfd_stream.service.demo_cast import PARTITIONS
 
 _EVERY_S = 0.4
@@ -61,18 +62,18 @@ class Teller:
         self._print(Text.assemble((f"{self._chapter}  ", "cyan"), (name, "bold cyan")), 0)
 
     def say(self, text: str) -> None:
-        self._print(_highlighted(Text(text)))
+        self._print(_highlighted(Text(printable(text))))
 
     def check(self, text: str) -> None:
         """What was claimed, and has been found true."""
-        self._print(Text.assemble(("✓ ", "bold green"), _highlighted(Text(text))))
+        self._print(Text.assemble(("✓ ", "bold green"), _highlighted(Text(printable(text)))))
 
     def bars(self, lines: Sequence[tuple[float, str]]) -> None:
         """Each text behind a bar of its share of the longest."""
         longest = max(value for value, _ in lines)
         for number, (value, text) in enumerate(lines, start=1):
             bar = "█" * max(round(12 * value / longest), 1)
-            self._print(Text.assemble((f"{number}  ", "cyan"), (f"{bar:<12}  ", "cyan"), text))
+            self._print(Text.assemble((f"{number}  ", "cyan"), (f"{bar:<12}  ", "cyan"), printable(text)))
 
     def _print(self, text: Text, indent: int = _INDENT) -> None:
         if self.live:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from sfd_stream.cli.options import ConfigOption, JsonOption, SetOption, settings_from
+from sfd_stream.printable import printable
 
 if TYPE_CHECKING:
     from sfd_stream.config.model import Settings
@@ -21,7 +22,7 @@ def doctor(config: ConfigOption = None, overrides: SetOption = None, as_json: Js
     Each check is ticked or comes with a reason and a remedy. Exit code 0: all good; 1: warnings; otherwise
     the one with which "sfd-stream run" would end.
 
-    Example: [bold]sfd-stream doctor --config config/local.yaml[/bold]
+    Example: [bold]sfd-stream doctor --config settings.yaml[/bold]
     """
     from sfd_stream.cli.output import print_json
     from sfd_stream.service.doctor import exit_code
@@ -75,6 +76,6 @@ def _patient(settings: "Settings") -> "Patient":
 
 def _show(found: "Examined") -> None:
     mark, colour = _MARKS[found.finding.verdict.value]
-    typer.echo(f"{typer.style(mark, fg=colour)} {found.name:<22} {found.finding.reason}")
+    typer.echo(f"{typer.style(mark, fg=colour)} {found.name:<22} {printable(found.finding.reason)}")
     if found.finding.remedy:
-        typer.echo(f"  {'':<22} → {found.finding.remedy}")
+        typer.echo(f"  {'':<22} → {printable(found.finding.remedy)}")

@@ -26,7 +26,7 @@ def health(
 ) -> None:
     """Ask the worker's own port whether it is well: exit 0 if so, 1 if not. A merge service answers too.
 
-    Example: [bold]sfd-stream health --config config/local.yaml[/bold]
+    Example: [bold]sfd-stream health --config settings.yaml[/bold]
 
     A worker elsewhere: [bold]sfd-stream health --ready --wait-s 60 --set http.host=sketch-sfd-stream[/bold]
     """

@@ -3,7 +3,7 @@
 # Annotations are evaluated: typer reads them.
 import signal
 import time
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from sfd_stream.service.merge_watch import MergeWatch
     from sfd_stream.service.merger import Merger
 
+GIVE_UP_S = 600.0
+"""How long a broker may be unavailable while the service starts, as checkpoint.give_up_s is by default."""
+
 
 def merge(
     config: ConfigOption = None,
@@ -31,18 +34,20 @@ def merge(
     What it publishes are snapshots again, so merges can be merged (region, then world). Run one replica.
     http.port answers /healthz, /readyz and /metrics, as a worker's does.
 
-    Example: [bold]sfd-stream merge --config config/local.yaml --set merge.topics=eu,us --set merge.topic=world[/bold]
+    Example: [bold]sfd-stream merge --config settings.yaml --set merge.topics=eu,us --set merge.topic=world[/bold]
     """
     from sfd_stream.config.secrets import secret_values
     from sfd_stream.service import logs
+    from sfd_stream.service.metrics import MERGE_WORKER
 
     if as_json and not once:
         raise SettingsError("--json goes with --once: a merge that goes on logs what it publishes")
     some = some_settings(config, overrides, broker, ("merge", "http", "log"))
-    log = some.sections["log"]
-    with logs.configure(level=log.level, form=log.format, secrets=secret_values("kafka", dict(some.kafka))):
+    log, secrets = some.sections["log"], secret_values("kafka", dict(some.kafka))
+    about = {"worker": MERGE_WORKER, "group": some.kafka.get("group.id"), "topic": some.sections["merge"].topic}
+    with logs.configure(level=log.level, form=log.format, secrets=secrets, json_labels=about):
         if once:
-            merger, watch = merger_of(some)
+            merger, watch = merger_of(some, give_up_s=0.0)
             merger.start()
             merger.publish_once()
             if as_json:
@@ -94,9 +99,8 @@ def listener_for(some: "Some") -> "socket.socket":
         return listening(http.host, 0)
 
 
-def merger_of(some: "Some") -> tuple["Merger", "MergeWatch"]:
-    from confluent_kafka.admin import AdminClient
-
+def merger_of(some: "Some", give_up_s: float = GIVE_UP_S) -> tuple["Merger", "MergeWatch"]:
+    from sfd_stream.kafka.outage import Admin
     from sfd_stream.kafka.properties import admin_properties
     from sfd_stream.kafka.sink import Sink
     from sfd_stream.service.beside import Beside
@@ -104,7 +108,6 @@ def merger_of(some: "Some") -> tuple["Merger", "MergeWatch"]:
     from sfd_stream.service.merge_watch import MergeWatch
     from sfd_stream.service.merger import MergePlan, Merger
     from sfd_stream.service.topic_plan import merge_topic_config
-    from sfd_stream.service.topics import ensure_topic
 
     settings: MergeSettings = some.sections["merge"]
     topics, topic = _topics(some, settings)
@@ -113,11 +116,10 @@ def merger_of(some: "Some") -> tuple["Merger", "MergeWatch"]:
         raise SettingsError("kafka.group.id is required: it is part of the merged snapshot's key")
     hooks = client_hooks(some)
     sink = Sink(some.kafka, hooks=hooks)
-    admin = AdminClient({**admin_properties(some.kafka), **hooks.as_properties(some.kafka)})
-    ensure_topic(admin, topic, None, sleep=time.sleep, config=merge_topic_config(some.kafka))
+    admin = Admin(admin_properties(some.kafka), hooks)
     watch = MergeWatch(str(group), topic, time.monotonic, time.time)
     merger = Merger(
-        MergePlan(str(group), topic, settings.every_s, settings.republish_s, settings.ell),
+        MergePlan(str(group), topic, settings.every_s, settings.republish_s, settings.ell, give_up_s),
         [reader_of(some, name, settings.group) for name in topics],
         reader_of(some, topic, str(group)),
         sink,
@@ -126,8 +128,16 @@ def merger_of(some: "Some") -> tuple["Merger", "MergeWatch"]:
         clock=time.monotonic,
         wall_clock=time.time,
         log=get_logger(),
+        prepare=lambda: prepare_topic(admin, topic, merge_topic_config(some.kafka)),
     )
     return merger, watch
+
+
+def prepare_topic(admin: Any, topic: str, config: dict[str, str]) -> None:
+    from sfd_stream.service.topic_plan import SNAPSHOT_PARTITIONS
+    from sfd_stream.service.topics import ensure_topic
+
+    ensure_topic(admin, topic, None, sleep=time.sleep, new_partitions=SNAPSHOT_PARTITIONS, config=config)
 
 
 def _topics(some: "Some", settings: "MergeSettings") -> tuple[tuple[str, ...], str]:

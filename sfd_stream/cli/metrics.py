@@ -5,9 +5,9 @@ from sfd_stream.cli.options import JsonOption
 
 
 def metrics(as_json: JsonOption = False) -> None:
-    """Print the table of all metrics, as in docs/metrics.md.
+    """Print the table of all metrics, as Markdown.
 
-    Example: sfd-stream metrics > docs/metrics.md
+    Example: sfd-stream metrics > metrics.md
     """
     from dataclasses import asdict
 

@@ -6,6 +6,8 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
+from sfd_stream.printable import printable, printable_lines
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -20,18 +22,31 @@ _WHOLE_MAX = 40
 
 def print_json(value: Any) -> None:
     """One JSON document on standard output."""
-    sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+    sys.stdout.write(_json(value, indent=2) + "\n")
 
 
 def print_json_line(value: Any) -> None:
     """One of many JSON documents, a line each, seen at once by whoever reads them."""
-    sys.stdout.write(json.dumps(value, ensure_ascii=False, allow_nan=False) + "\n")
+    sys.stdout.write(_json(value) + "\n")
     sys.stdout.flush()
 
 
+def _json(value: Any, indent: int | None = None) -> str:
+    """Letters of all languages as they are; what a terminal would act on or hide as JSON's own escapes."""
+    text = json.dumps(value, indent=indent, ensure_ascii=False, allow_nan=False)
+    if text.isprintable():
+        return text
+    return "".join(letter if letter.isprintable() or letter == "\n" else _escaped(letter) for letter in text)
+
+
+def _escaped(letter: str) -> str:
+    units = letter.encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
+
+
 def print_text(text: str) -> None:
-    """Text for people on standard output, as it stands."""
-    sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
+    """Lines of text for people on standard output."""
+    sys.stdout.write(printable_lines(text if text.endswith("\n") else f"{text}\n"))
 
 
 def print_table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
@@ -77,7 +92,7 @@ def _is_number(cell: Any) -> bool:
 
 
 def short(cell: Any) -> str:
-    """For people: thousands apart, six digits of what is not whole."""
+    """For people: thousands apart, six digits of what is not whole. Text is safe to print, on one line."""
     if not _is_number(cell):
-        return str(cell)
+        return printable(str(cell))
     return f"{cell:,}" if isinstance(cell, int) else f"{cell:,.6g}"

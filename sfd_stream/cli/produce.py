@@ -169,10 +169,10 @@ def _fill(
     import logging
 
     from confluent_kafka import Producer
-    from confluent_kafka.admin import AdminClient
 
     from sfd_stream.cli.logins import hooks_for
     from sfd_stream.config.secrets import secret_values
+    from sfd_stream.kafka.outage import Admin
     from sfd_stream.kafka.properties import for_admin, for_producer
     from sfd_stream.service import logs
     from sfd_stream.service.filler import Filler
@@ -181,8 +181,8 @@ def _fill(
     properties = dict(some.kafka)
     log = logs.configure(secrets=secret_values("kafka", properties))
     login = hooks_for(some.given.get("kafka_oauth_callback"), properties)
-    hooks = replace(login, logger=logging.getLogger("librdkafka")).as_properties(properties)
-    admin = AdminClient({**for_admin(properties), **hooks})
+    login = replace(login, logger=logging.getLogger("librdkafka"))
+    hooks, admin = login.as_properties(properties), Admin(for_admin(properties), login)
     found = ensure_topic(admin, topic, partitions, sleep=time.sleep)
     tuned = {
         "linger.ms": 20,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sfd_stream.errors import SettingsError
+from sfd_stream.printable import printable
 
 if TYPE_CHECKING:
     from sfd_stream.config import Some
@@ -27,7 +28,12 @@ GroupOption = Annotated[
 ]
 StoreOption = Annotated[
     str | None,
-    typer.Option("--store-url", metavar="URL", help="The checkpoint store, if it has another address from here."),
+    typer.Option(
+        "--store-url",
+        metavar="URL",
+        help="The checkpoint store to fetch large snapshots from.",
+        show_default="checkpoint.url, snapshot.trusted_stores",
+    ),
 ]
 TopOption = Annotated[int, typer.Option("--top", "-k", min=1, help="How many directions.")]
 ColumnsOption = Annotated[int, typer.Option("--columns", min=1, help="How many of each direction's strongest columns.")]
@@ -39,15 +45,17 @@ def some_settings(
     from sfd_stream.config import load_some
 
     short = [f"kafka.bootstrap.servers={broker}"] if broker else []
-    found = load_some(config, environ=os.environ, overrides=[*(overrides or ()), *short], sections=sections)
+    judged = ("snapshot", *sections)
+    found = load_some(config, environ=os.environ, overrides=[*(overrides or ()), *short], sections=judged)
     if not found.kafka.get("bootstrap.servers"):
         raise SettingsError("which broker? Give --broker HOST:PORT, --config FILE or SFD_KAFKA__BOOTSTRAP_SERVERS")
     return found
 
 
 def reader_of(some: "Some", topic: str | None, group: str | None, store_url: str | None = None) -> "SnapshotReader":
-    """A reader of `topic`, or of snapshot.topic, by the settings' brokers and the store's options."""
+    """A reader of `topic`, or of snapshot.topic, by the settings' brokers, and the stores that they name."""
     from sfd_stream.reader.reader import SnapshotReader
+    from sfd_stream.service.quota import own_quota
 
     topic = topic or some.given.get("snapshot.topic")
     if topic is None:
@@ -56,12 +64,20 @@ def reader_of(some: "Some", topic: str | None, group: str | None, store_url: str
     prefix = "checkpoint.options."
     options = {key.removeprefix(prefix): str(value) for key, value in some.given.items() if key.startswith(prefix)}
     bootstrap = str(properties.pop("bootstrap.servers"))
+    snapshot, own_store, memory_bytes = (
+        some.sections["snapshot"],
+        some.given.get("checkpoint.url"),
+        own_quota().memory_bytes,
+    )
     return SnapshotReader(
         bootstrap,
         str(topic),
         group=group,
         store_url=store_url,
         store_options=options,
+        trusted_stores=(*(snapshot.trusted_stores or ()), *([str(own_store)] if own_store else [])),
+        max_snapshot_bytes=snapshot.read_max_bytes,
+        max_total_bytes=None if memory_bytes is None else memory_bytes // 2,
         hooks=client_hooks(some),
         **properties,
     )
@@ -83,17 +99,17 @@ def warn_if_incomplete(merged: "MergedSketch") -> None:
     if not merged.complete:
         held, missing = len(merged.parts), len(merged.missing)
         some = ", ".join(merged.missing[:8]) + (", ..." if missing > 8 else "")
-        typer.echo(f"INCOMPLETE: {held} of {held + missing} partitions, no snapshot of {some}", err=True)
+        typer.echo(f"INCOMPLETE: {held} of {held + missing} partitions, no snapshot of {printable(some)}", err=True)
 
 
 def say_written(file: Path, merged: "MergedSketch", pictures: Sequence[str] = (), *, as_json: bool) -> None:
     """What a file holds now; `pictures` are those drawn in it."""
-    from sfd_stream.cli.output import print_json
+    from sfd_stream.cli.output import print_json, print_text
     from sfd_stream.reader.report import numbers_of
 
     if not as_json:
         drawn = f"{', '.join(pictures)} of " if pictures else ""
-        typer.echo(f"{file}: {drawn}{merged!r}")
+        print_text(f"{file}: {drawn}{merged!r}")
         return
     found: dict[str, Any] = {"file": str(file), "complete": merged.complete, "missing": list(merged.missing)}
     if pictures:

@@ -34,11 +34,11 @@ def run(
 ) -> None:
     """Join the consumer group, sketch the topic's rows, checkpoint, until told to stop.
 
-    Example: [bold]sfd-stream run --config config/local.yaml --until-end[/bold]
+    Example: [bold]sfd-stream run --config settings.yaml --until-end[/bold]
     is a backfill, with a summary of each partition's sketch at the end.
 
     A service of four processes; one that dies is started again:
-    [bold]sfd-stream run --config config/local.yaml --workers 4[/bold]
+    [bold]sfd-stream run --config settings.yaml --workers 4[/bold]
 
     SIGTERM or Ctrl-C: a last checkpoint, then exit 0; a second one ends it.
     Started again, it goes on from its checkpoints, each row counted once.
@@ -65,7 +65,7 @@ def _run_one(settings: "Settings", labels: dict[str, Any], *, until_end: bool, b
     from sfd_stream.cli.progress import watching
     from sfd_stream.cli.workers import configure_logs
 
-    with watching(bar=bar and until_end) as watch, configure_logs(settings, labels):
+    with watching(bar=bar and until_end) as watch, configure_logs(settings, labels, worker=int(shown["worker_name"])):
         settings = within_quota(settings)
         return work(settings, until_end=until_end, watch=watch, on_end=watch.end, **shown)
 
@@ -85,14 +85,21 @@ def _run_many(settings: "Settings", arguments: Any, workers: int, *, as_json: bo
 
 
 def within_quota(settings: "Settings", workers: int = 1) -> "Settings":
-    """The settings fitted to this container; what was asked for and is more than there is, is said."""
-    from sfd_stream.service import quota
+    """The settings fitted to this container. Logs what may be more than there is; raises where it can't fit."""
+    from sfd_stream.cli.wiring import shape_of
+    from sfd_stream.errors import SettingsError
+    from sfd_stream.service import quota, sizing
     from sfd_stream.service.logs import get_logger
 
     share = quota.own_quota().shared_by(workers)
     settings = quota.fitted(settings, share)
+    shape, budget_bytes = shape_of(settings, 0), settings.worker.memory_max_bytes
+    if (reason := sizing.too_wide(shape, shape.columns.d, budget_bytes)) is not None:
+        raise SettingsError(f"{reason}; {sizing.LESS_MEMORY}")
     for words in quota.misfits(settings, share):
         get_logger().warning(words)
+    if (reason := sizing.may_be_too_large(shape, budget_bytes)) is not None:
+        get_logger().warning(f"{reason}; {sizing.LESS_MEMORY}")
     return settings
 
 

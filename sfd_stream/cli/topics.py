@@ -19,7 +19,7 @@ def topics(
 ) -> None:
     """Make the topics that the settings name, as they should be; those that are there are left as they are.
 
-    Example: [bold]sfd-stream topics --config config/local.yaml --partitions 4[/bold]
+    Example: [bold]sfd-stream topics --config settings.yaml --partitions 4[/bold]
     """
     from sfd_stream.cli.output import print_json, print_table
     from sfd_stream.cli.wiring import admin_of

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sfd_stream.cli.options import ConfigOption, SetOption
+from sfd_stream.cli.output import print_text
 from sfd_stream.cli.reading import (
     BrokerOption,
     ColumnsOption,
@@ -21,6 +22,7 @@ from sfd_stream.cli.reading import (
     reader_of,
     some_settings,
 )
+from sfd_stream.printable import printable
 
 if TYPE_CHECKING:
     from sfd_stream.config import Some
@@ -101,7 +103,7 @@ def _lags(ends: Any, reader: "SnapshotReader", merged: "MergedSketch") -> dict[s
 
 
 def _drift(merged: "MergedSketch", first: "MergedSketch", top: int) -> "Drift | None":
-    k = min(top, len(first.singular_values()), len(merged.singular_values()))
+    k = min(top, first.k_max, merged.k_max)
     try:
         return merged.drift(first, k)
     except ValueError:
@@ -116,7 +118,7 @@ def _lines(looks: Iterator[Look], _top: int, _columns: int) -> None:
             continue
         drift = "" if look.drift is None else f", {_angle(look.drift)}"
         lag = f", lag {sum(look.lags.values()):,}" if look.lags else ""
-        typer.echo(f"{look.merged!r}, error {ratio_of(look.merged):.3%}{lag}{drift}")
+        print_text(f"{look.merged!r}, error {ratio_of(look.merged):.3%}{lag}{drift}")
         sys.stdout.flush()
 
 
@@ -179,9 +181,9 @@ def _partitions(look: Look) -> Any:
         sketch = own.get(part.id)  # none for the parts of a merge
         ratio = f"{sketch.delta / sketch.squared_frobenius:.3%}" if sketch and sketch.squared_frobenius else ""
         lag = f"{look.lags[label]:,}" if label in look.lags else "?"
-        table.add_row(label, f"{part.rows:,}", lag, ratio, f"{look.merged.ages_s[label]:,.0f} s")
+        table.add_row(_safe(label), f"{part.rows:,}", lag, ratio, f"{look.merged.ages_s[label]:,.0f} s")
     for label in look.merged.missing:
-        table.add_row(label, "missing", "", "", "", style="bold red")
+        table.add_row(_safe(label), "missing", "", "", "", style="bold red")
     return table
 
 
@@ -190,10 +192,20 @@ def _spectrum(merged: "MergedSketch", top: int, columns: int) -> Any:
     from rich.table import Table
     from rich.text import Text
 
-    values, names = merged.singular_values(top), merged.top(top, columns)
+    from sfd_stream.sketch.sketch import at_most
+
+    k = at_most(top, merged)
+    values, names = merged.singular_values(k), merged.top(k, columns)
     table = Table("", "singular value", "", "strongest columns", box=box.SIMPLE_HEAD, pad_edge=False)
     for number, (value, words) in enumerate(zip(values, names, strict=True), start=1):
         bar = "█" * max(round(_BAR * float(value / values[0])), 1)
         shown = " ".join(f"{'-' if weight < 0 else ''}{name}" for name, weight in words)
-        table.add_row(str(number), f"{value:,.5g}", Text(bar), Text(shown))
+        table.add_row(str(number), f"{value:,.5g}", Text(bar), _safe(shown))
     return table
+
+
+def _safe(text: str) -> Any:
+    """Neither markup nor control characters."""
+    from rich.text import Text
+
+    return Text(printable(text))

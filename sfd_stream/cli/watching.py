@@ -33,6 +33,8 @@ def watch_of(settings: Settings, worker_name: str) -> Watch:
         method=sketch.method,
         memory_max_bytes=settings.worker.memory_max_bytes,
         shows=settings.snapshot.topic is not None,
+        checkpoint_every_s=settings.checkpoint.every_s,
+        excerpts=settings.http.excerpts,
     )
     drift_every_s = DRIFT_EVERY_S if settings.snapshot.topic is None else None  # else snapshots bring it
     looker = Looker(Beside(1, "look"), time.monotonic, time.time, drift_every_s=drift_every_s)

@@ -8,28 +8,29 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from confluent_kafka.admin import AdminClient
-
 from sfd_stream.cli.logins import hooks_for
 from sfd_stream.cli.watching import watch_of
 from sfd_stream.config.model import Settings
 from sfd_stream.kafka.dead_letters import BadMessageGauge, DeadLetters
 from sfd_stream.kafka.faults import Hooks
+from sfd_stream.kafka.outage import Admin
 from sfd_stream.kafka.properties import admin_properties, for_consumer
 from sfd_stream.kafka.sink import Sink
 from sfd_stream.kafka.source import Source
+from sfd_stream.kafka.tail import Tail
 from sfd_stream.kafka.transactions import TransactionalSink
-from sfd_stream.reader.reader import SnapshotReader
 from sfd_stream.service.beside import Beside
-from sfd_stream.service.claims import OutputEpochs
+from sfd_stream.service.claims import OutputEpochs, epochs_on
 from sfd_stream.service.courier import Courier
 from sfd_stream.service.keeper import Surroundings
 from sfd_stream.service.logs import get_logger
 from sfd_stream.service.publishing import Publishing
 from sfd_stream.service.tenure import Plan
+from sfd_stream.service.topic_plan import SNAPSHOT_PARTITIONS, compacted_topic_config
 from sfd_stream.service.topics import ensure_topic
 from sfd_stream.service.worker import Worker
 from sfd_stream.sketch.builder import Parameters
+from sfd_stream.sketch.verify import topic_share
 from sfd_stream.state.partition import ENTRY_BYTES, Shape
 from sfd_stream.state.policy import CheckpointPolicy
 from sfd_stream.storage.contract import Store
@@ -58,8 +59,8 @@ def hooks_of(settings: Settings) -> Hooks:
     return hooks_for(settings.kafka_oauth_callback, settings.kafka)
 
 
-def admin_of(settings: Settings) -> AdminClient:
-    return AdminClient({**admin_properties(settings.kafka), **hooks_of(settings).as_properties(settings.kafka)})
+def admin_of(settings: Settings) -> Admin:
+    return Admin(admin_properties(settings.kafka), hooks_of(settings))
 
 
 def columns_of(settings: Settings) -> Columns:
@@ -83,17 +84,19 @@ def shape_of(settings: Settings, partition: int) -> Shape:
             d=columns.d,
             ell=sketch.ell,
             method=sketch.method,
-            failure_probability=sketch.failure_probability,
+            failure_probability=topic_share(partition, sketch.failure_probability),
             seed=(sketch.seed, partition),
             buffer_factor=sketch.buffer_factor,
             buffer_entries_max=max(sketch.buffer_max_bytes // ENTRY_BYTES, 1),
             half_life_rows=sketch.half_life_rows,
         ),
+        topic_failure_probability=sketch.failure_probability,
     )
 
 
 def store_of(settings: Settings) -> Store:
-    return open_store(settings.checkpoint.url, {k: str(v) for k, v in settings.checkpoint.options.items()})
+    given = settings.checkpoint
+    return open_store(given.url, {k: str(v) for k, v in given.options.items()}, file_access=given.file_access)
 
 
 def surroundings_of(settings: Settings, reach: Callable[[str], None] = _nothing) -> Surroundings:
@@ -148,8 +151,8 @@ def worker_of(
         get_logger(),
         publishing,
         _courier_for(settings, publishing, reach),
-        prepare=lambda: make_output_topic(settings),
-        output_epochs=OutputEpochs(lambda: output_epochs(settings), time.monotonic),
+        prepare=lambda timeout_s: make_output_topic(settings, timeout_s),
+        output_epochs=OutputEpochs(lambda: output_epochs(settings), time.monotonic, get_logger()),
     )
     hooks = replace(hooks_of(settings), on_statistics=watch.statistics)
     return worker, Source(settings.kafka, settings.input.topic, worker.tenures, hooks=hooks)
@@ -195,27 +198,32 @@ def _producer_settings(settings: Settings) -> dict[str, Any]:
     return properties
 
 
-def make_output_topic(settings: Settings) -> None:
+def make_output_topic(settings: Settings, timeout_s: float) -> None:
     """The topic of snapshots, if there is to be one and it is not there: compacted, with room for the largest."""
     given = settings.snapshot
     if given.topic is None:
         return
-    room = max(given.inline_max_bytes + MESSAGE_OVERHEAD_BYTES, MESSAGE_MAX_DEFAULT)
-    config = {"cleanup.policy": "compact", "max.message.bytes": str(room)}
-    ensure_topic(admin_of(settings), given.topic, None, sleep=time.sleep, config=config)
+    ensure_topic(
+        admin_of(settings),
+        given.topic,
+        None,
+        sleep=time.sleep,
+        new_partitions=SNAPSHOT_PARTITIONS,
+        config=compacted_topic_config(given.inline_max_bytes),
+        timeout_s=timeout_s,
+    )
 
 
 def output_epochs(settings: Settings) -> dict[int, int]:
-    """By partition: the highest epoch that the output topic shows. The whole topic is read for it."""
+    """By partition: the highest epoch that the output topic has. The whole topic is read for it."""
     given = settings.snapshot
     if given.topic is None:
         return {}
-    properties = {key: value for key, value in for_consumer(settings.kafka).items() if not key.startswith("group.")}
-    bootstrap = str(properties.pop("bootstrap.servers"))
-    with SnapshotReader(bootstrap, given.topic, group=settings.group, hooks=hooks_of(settings), **properties) as reader:
-        reader.refresh()
-        ids = [each for each in reader.ids.values() if (each.topic, each.window) == (settings.input.topic, None)]
-    return {each.partition: each.epoch for each in ids}
+    tail = Tail(for_consumer(settings.kafka), given.topic, hooks=hooks_of(settings))
+    try:
+        return epochs_on(tail, settings.group, settings.input.topic, get_logger())
+    finally:
+        tail.close()
 
 
 def _letters_for(settings: Settings, sink: Sink | None) -> Callable[[str | None], DeadLetters] | None:

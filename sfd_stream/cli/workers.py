@@ -75,13 +75,15 @@ def _watched(settings: Settings, workers: int) -> Iterator[dict[str, Path]]:
     with tempfile.TemporaryDirectory(prefix="sfd-stream-") as folder:
         sockets = {str(number): Path(folder, str(number)) for number in range(1, workers + 1)}
         labels = {"group": settings.group, "topic": settings.input.topic}
-        port = Port(listener, Gathering(sockets, labels, settings.http.stuck_after_s, time.monotonic).routes())
+        gathering = Gathering(sockets, labels, settings.http.stuck_after_s, time.monotonic)
+        port = Port(listener, gathering.routes())
         port.start()
         get_logger().info("watch it", url=port.address)
         try:
             yield sockets
         finally:
             port.close()
+            gathering.close()
 
 
 def end_with_supervisor(settings: Settings) -> None:
@@ -91,12 +93,15 @@ def end_with_supervisor(settings: Settings) -> None:
     stop_with_parent(0, settings.checkpoint.revoke_budget_s + _LEAVE_S)
 
 
-def configure_logs(settings: Settings, labels: dict[str, Any]) -> Logs:
-    """To be entered for as long as there is something to log."""
+def configure_logs(settings: Settings, labels: dict[str, Any], **json_labels: Any) -> Logs:
+    """To be entered for as long as there is something to log. JSON lines name the group and the topic too."""
     from sfd_stream.service.logs import configure
 
     level, form = settings.log.level, settings.log.format
-    return configure(level=level, form=form, secrets=settings.secret_values(), labels=labels)
+    about = {"group": settings.group, "topic": settings.input.topic}
+    return configure(
+        level=level, form=form, secrets=settings.secret_values(), labels=labels, json_labels={**about, **json_labels}
+    )
 
 
 def rows_in_store(settings: Settings) -> int:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
@@ -25,6 +25,7 @@ from sfd_stream.kafka.sink import TOO_LARGE
 from sfd_stream.kafka.transactions import NotCommittedError, Offset, Outgoing, TransactionalSink
 from sfd_stream.service.beside import Beside
 from sfd_stream.service.claims import patiently
+from sfd_stream.service.committing import UNPUBLISHED
 from sfd_stream.service.keeper import AbandonedError, Surroundings
 from sfd_stream.service.publishing import Publishing
 from sfd_stream.service.tenure import Plan, Tenure
@@ -33,15 +34,14 @@ from sfd_stream.state.manifest import Manifest, StateId
 
 T = TypeVar("T")
 
-STABLE_S = 2.0
 PAUSES_S = (0.1, 0.3, 1.0)
 """Between tries; after the last one it stays due, and the stream goes on."""
 
-_METADATA = re.compile(r"sfd-state (\d+) (\d+)")
+_METADATA = re.compile(rf"sfd-state (\d+) (\d+)(?: {UNPUBLISHED})?")
 
 
-def metadata_of(state_id: StateId) -> str:
-    return f"sfd-state {state_id.epoch} {state_id.number}"
+def metadata_of(state_id: StateId, *, published: bool = True) -> str:
+    return f"sfd-state {state_id.epoch} {state_id.number}" + ("" if published else f" {UNPUBLISHED}")
 
 
 def state_id_in(metadata: str) -> StateId | None:
@@ -54,7 +54,7 @@ class Group(Protocol):
     """The part of a source that is used."""
 
     def membership(self) -> bytes | None: ...
-    def stable_committed(self, partition: int, timeout_s: float) -> Committed | None: ...
+    def committed(self, partitions: Collection[int], timeout_s: float) -> Mapping[int, Committed | None]: ...
     def note_commit(self, partition: int, next_offset: int) -> None: ...
 
 
@@ -130,6 +130,7 @@ class Courier:
             keeper.check_owner()
             reach("before-publish")
             message, began_s = self._message(tenure, manifest, snapshot), self._host.around.clock()
+            keeper.on_step("transaction")
             self._carry(_Parcel(membership, self._offset(manifest), message))
             self._seen(tenure, manifest)
             if manifest.due is not None and message is not None:
@@ -156,13 +157,15 @@ class Courier:
     def _committed(self, tenure: Tenure) -> Committed | None:
         """Asked beside the loop: it takes as long as a transaction may be open."""
         host, keeper = self._host, tenure.keeper
+        keeper.on_step("committed offset")
 
-        def check() -> None:
+        def check(failure: Exception) -> None:
+            tenure.step_failure = str(failure)
             if keeper.abandoned.is_set():
                 raise AbandonedError(keeper.where)
 
-        def ask(_: float) -> Committed | None:
-            return host.source.stable_committed(tenure.partition, STABLE_S)
+        def ask(timeout_s: float) -> Committed | None:
+            return host.source.committed([tenure.partition], timeout_s)[tenure.partition]
 
         return patiently(ask, clock=host.around.clock, give_up_s=host.plan.give_up_s, check=check)
 
@@ -173,7 +176,9 @@ class Courier:
 
     def _offset(self, manifest: Manifest) -> Offset:
         at = manifest.binding
-        return Offset(at.topic, at.partition, manifest.next_offset, metadata_of(manifest.state_id))
+        published = manifest.due is not None and manifest.due.id == manifest.state_id  # by then, or together with it
+        metadata = metadata_of(manifest.state_id, published=published)
+        return Offset(at.topic, at.partition, manifest.next_offset, metadata)
 
     def _message(self, tenure: Tenure, manifest: Manifest, snapshot: bytes | None) -> Outgoing | None:
         due = manifest.due

@@ -72,11 +72,11 @@ class Delivery:
         manifest, shape = tenure.keeper.manifest, self._host.plan.shape(tenure.partition)
         assert manifest is not None
         assert self.publishing is not None
-        sketch, made_at_s = sketch_of(frozen, shape), self._host.around.wall_clock()
-        self._host.watch.looker.see(tenure.partition, sketch, frozen.columns)
-        return self.publishing.encode(
-            sketch, frozen, manifest.next_state_id, binding, self._partition_count(), made_at_s
-        )
+        partitions = self._partition_count()
+        with self._host.around.computing():
+            sketch, made_at_s = sketch_of(frozen, shape), self._host.around.wall_clock()
+            self._host.watch.looker.see(tenure.partition, sketch, frozen.columns)
+            return self.publishing.encode(sketch, frozen, manifest.next_state_id, binding, partitions, made_at_s)
 
     def _partition_count(self) -> int:
         with contextlib.suppress(TimeoutError):  # as many as were known last
@@ -104,7 +104,12 @@ class Delivery:
 
     def show_again(self, tenure: Tenure) -> None:
         """The newest snapshot once more, under its own id; or, in transactions, what could not be delivered."""
-        self.show(tenure, None if self._courier is not None else tenure.keeper.snapshot_bytes())
+        keeper = tenure.keeper
+        was_published = keeper.is_published
+        self.show(tenure, None if self._courier is not None else keeper.snapshot_bytes())
+        if keeper.is_published and not was_published:
+            assert keeper.manifest is not None
+            self.commit(tenure, keeper.manifest)  # its metadata says that the state is published
 
     def take_over(self, tenure: Tenure) -> None:
         """What the last owner left due, under its own id."""

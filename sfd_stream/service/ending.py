@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from concurrent.futures import Executor, Future
 from typing import Any, Protocol
 
 from sfd_stream.kafka.commits import Committed
+from sfd_stream.service.committing import UNPUBLISHED
 from sfd_stream.service.delivery import Delivery
 from sfd_stream.service.rebalance import Tenures
 from sfd_stream.service.sketching import Sketching
-from sfd_stream.service.tenure import Tenure
+from sfd_stream.service.tenure import Log, Tenure
 
 LOOK_EVERY_S = 0.2
 """At what others have committed, which is a question to the broker. Our own positions are looked at each turn."""
@@ -18,7 +20,7 @@ JOIN_S = 5.0
 """A state that must be refused is found by whoever is assigned it, so commits alone are not believed at once. But where
 the group has nothing for a worker, KIP-848 never calls it: after this time others have the partitions."""
 
-_ASK_S = 0.5
+_ASK_S = 5.0
 
 
 class Positions(Protocol):
@@ -37,6 +39,7 @@ class Hands(Protocol):
     tenures: Tenures
     sketching: Sketching
     delivery: Delivery
+    log: Log
 
     def begin_checkpoint(self, tenure: Tenure, *, show: bool = False) -> None: ...
 
@@ -44,12 +47,22 @@ class Hands(Protocol):
 class Ending:
     """Reached when all records up to `ends` are in committed checkpoints, and shown where they are to be shown."""
 
-    def __init__(self, ends: Mapping[int, int], source: Positions, hands: Hands, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        ends: Mapping[int, int],
+        source: Positions,
+        hands: Hands,
+        clock: Callable[[], float],
+        background: Executor,
+    ) -> None:
         self.ends = ends
         self._source = source
         self._hands = hands
         self._clock = clock
+        self._background = background
+        self._asking: Future[dict[int, Committed | None]] | None = None
         self._next_look_s = 0.0
+        self._logged: set[int] = set()
         self._asked_from_s = clock()
 
     def reached(self) -> bool:
@@ -83,11 +96,29 @@ class Ending:
         others = self.ends.keys() - {tenure.partition for tenure in self._hands.tenures.all()}
         if not others:
             return True
-        if self._clock() < self._next_look_s:
+        if self._asking is None:
+            if self._clock() >= self._next_look_s:
+                self._next_look_s = self._clock() + LOOK_EVERY_S
+                self._asking = self._background.submit(self._source.committed, others, _ASK_S)
             return False
-        self._next_look_s = self._clock() + LOOK_EVERY_S
+        if not self._asking.done():
+            return False
+        asking, self._asking = self._asking, None
         try:
-            found = self._source.committed(others, _ASK_S)
+            found = asking.result()
         except TimeoutError:
             return False
-        return all(c is not None and c.offset >= self.ends[p] for p, c in found.items())
+        return all(self._is_done(partition, found.get(partition)) for partition in others)
+
+    def _is_done(self, partition: int, committed: Committed | None) -> bool:
+        """Whether another has committed its rows, and published them if they are to be published.
+
+        A last checkpoint before a revoke has no snapshot: whoever is assigned the partition next publishes it.
+        """
+        if committed is None or committed.offset < self.ends[partition]:
+            return False
+        published = not (self._hands.delivery.shows and committed.metadata.endswith(UNPUBLISHED))
+        if not published and partition not in self._logged:
+            self._logged.add(partition)
+            self._hands.log.info("all rows committed, waiting for their snapshot", partition=partition)
+        return published

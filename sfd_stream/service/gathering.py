@@ -39,6 +39,9 @@ class Gathering:
     def __post_init__(self) -> None:
         self._merging = Merging(lambda: self._ask_all(merging.PATH), self.clock)
 
+    def close(self) -> None:
+        self._merging.close()
+
     def routes(self) -> Mapping[str, Route]:
         return {
             "/": Route(page),

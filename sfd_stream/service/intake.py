@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from sfd_stream.errors import TooManyBadMessagesError
+from sfd_stream.errors import RowDecodeError, TooManyBadMessagesError
 from sfd_stream.kafka.dead_letters import BadMessageGauge, DeadLetters
 from sfd_stream.kafka.records import PartitionBatch
 from sfd_stream.service.watch import Watch
@@ -42,7 +42,7 @@ class Intake:
             places = [i for i, value in enumerate(values) if value is not None]
         messages = [value for value in values if value is not None]
         decoded = decode(messages, columns, self._limits)
-        self._put_aside(batch, places, [(i, error.reason, str(error)) for i, error in decoded.bad])
+        self._put_aside(batch, places, decoded.bad)
         tombstones = len(values) - len(places)
         self._watch.took(
             batch.partition,
@@ -54,21 +54,24 @@ class Intake:
         )
         return Taken(decoded, tombstones)
 
-    def _put_aside(self, batch: PartitionBatch, places: Sequence[int], bad: list[tuple[int, str, str]]) -> None:
+    def _put_aside(
+        self, batch: PartitionBatch, places: Sequence[int], bad: Sequence[tuple[int, RowDecodeError]]
+    ) -> None:
         """`places` are those of messages among the records: a tombstone is neither good nor bad."""
-        seen = 0
-        for message, reason, words in bad:
+        seen, excerpts = 0, self._watch.identity.excerpts
+        for message, error in bad:
             record = batch.record(places[message])
             where = f"{self._topic}/{record.partition} offset {record.offset}"
             if self.letters is None:
                 raise TooManyBadMessagesError(
-                    f"{where} is not rows ({words}) and dead_letters.topic is not set: set it, or mend the producer"
+                    f"{where} is not rows ({error}) and dead_letters.topic is not set: set it, or mend the producer"
                 )
             self._gauge.good(message - seen)
             seen = message + 1
-            self.letters.send(record, reason, datetime.fromtimestamp(self._wall_clock(), UTC))
-            self._watch.dead_letter(record.partition, record.offset, reason, words, record.value)
-            self._gauge.bad(reason, where)
+            self.letters.send(record, error.reason, datetime.fromtimestamp(self._wall_clock(), UTC))
+            words, value = (str(error), record.value) if excerpts else (error.words, None)
+            self._watch.dead_letter(record.partition, record.offset, error.reason, words, value)
+            self._gauge.bad(error.reason, where)
         self._gauge.good(len(places) - seen)
 
     def is_safe(self, partition: int, next_offset: int) -> bool:

@@ -11,10 +11,11 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeVar
 
 from sfd_stream.errors import FencedError, StoreUnavailableError
+from sfd_stream.service.beside import Computing
 from sfd_stream.service.store_runner import Patience, no_broker, run
 from sfd_stream.state.assign import Wish, assign
 from sfd_stream.state.manifest import Binding, Manifest, SnapshotRef
@@ -44,6 +45,8 @@ class Surroundings:
     keep: int
     reach: Callable[[str], None]
     """Called at each named point of the protocol: tests stop or kill the process there."""
+    computing: Computing = field(default_factory=Computing)
+    """The background jobs that compute at this moment: the process does not exit before they are done."""
 
 
 def partition_prefix(group: str, topic: str, partition: int) -> str:
@@ -59,6 +62,8 @@ class Keeper:
         self.abandoned = threading.Event()
         self.on_failure: Callable[[StoreUnavailableError], None] = lambda _: None
         """Hears of each attempt that the store did not answer, before the next."""
+        self.on_step: Callable[[str], None] = lambda _: None
+        """Called when a job goes on to its next step, with the step's name."""
         self.manifest: Manifest | None = None
         self.published: SnapshotRef | None = None
         """The last snapshot known to be on the output topic."""
@@ -71,12 +76,19 @@ class Keeper:
         self, binding: Binding, shape: Shape, start: Literal["earliest", "latest"], ask: Callable[[Question], Any]
     ) -> PartitionState:
         """The newest state, ours from now on; or a new one. Raises RefusedStateError if it must not be used."""
+
+        def restored(
+            manifest: Manifest, sketch: bytes | None, segments: tuple[bytes, ...]
+        ) -> tuple[PartitionState, Durable]:
+            with self._around.computing():
+                return restore(shape, manifest, sketch, segments)
+
         wish = Wish(
             prefix=self.prefix,
             binding=binding,
             parameters=shape.described(),
             start=start,
-            restore=lambda manifest, sketch, segments: restore(shape, manifest, sketch, segments),
+            restore=restored,
             nonces=_nonces(),
             written_at_s=self._around.wall_clock(),
         )
@@ -98,16 +110,23 @@ class Keeper:
         assert self.manifest is not None
         return self.manifest.due is None or self.manifest.due.id < self.manifest.state_id
 
+    @property
+    def is_published(self) -> bool:
+        """Whether the newest state is on the output topic."""
+        return not (self.has_unseen_state or self.owes_snapshot)
+
     def make_durable(self, frozen: Frozen, binding: Binding, snapshot: bytes | None = None) -> Manifest:
         """The manifest that holds exactly `frozen`, in the store, with its snapshot's bytes if one is due.
 
         `binding` is the topic's as of now.
         """
         assert self.manifest is not None, "a state is claimed before it is written"
+        with self._around.computing():
+            encoded = replace(encode(frozen, self._durable), snapshot=snapshot)
         steps = checkpoint(
             self.prefix,
             self.manifest,
-            replace(encode(frozen, self._durable), snapshot=snapshot),
+            encoded,
             binding=binding,
             published=self.published,
             nonce=next(_nonces()),
@@ -166,6 +185,7 @@ class Keeper:
             if self.abandoned.is_set():
                 raise AbandonedError(self.where)
             name = type(request).__name__
+            self.on_step(name)
             self._around.reach(f"before-{name}")
             answer = yield request
             self._around.reach(f"after-{name}")

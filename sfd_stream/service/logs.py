@@ -20,6 +20,7 @@ from typing import Any, Final, Literal, Self, TextIO, cast
 import structlog
 
 from sfd_stream.config.secrets import mask, mask_text
+from sfd_stream.printable import printable, printable_lines
 
 EventDict = MutableMapping[str, Any]
 Level = Literal["debug", "info", "warning", "error"]
@@ -37,6 +38,8 @@ class _Seen:
     since_s: float
     passed: int = 0
     held_back: int = 0
+    last: str = ""
+    """The text of the last line that was held back."""
 
 
 class FloodLimit:
@@ -68,12 +71,13 @@ class FloodLimit:
             seen.passed += 1
             return event
         seen.held_back += 1
+        seen.last = str(event.get("event"))  # of another library's line, with its arguments put in
         raise structlog.DropEvent
 
     def drain(self) -> list[tuple[str, str, int]]:
-        """(level, event, count) of what was held back and not told yet; forgets it."""
+        """(level, text of the last one, count) of what was held back and not reported yet; forgets it."""
         with self._lock:
-            told = [(*key, seen.held_back) for key, seen in self._seen.items() if seen.held_back]
+            told = [(level, seen.last, seen.held_back) for (level, _), seen in self._seen.items() if seen.held_back]
             for seen in self._seen.values():
                 seen.held_back = 0
         return told
@@ -136,7 +140,7 @@ class Logs:
     def flush(self) -> None:
         """Tells what has been held back so far."""
         for level, text, count in self._flood.drain():
-            get_logger().log(_LEVELS[level], "held back", **{_HELD_BACK: text, "held_back": count})
+            get_logger().log(_LEVELS[level], "repeated log events suppressed", **{_HELD_BACK: text, "held_back": count})
 
     def _tell(self) -> None:
         while not self._over.wait(FLOOD_INTERVAL_S):
@@ -159,26 +163,34 @@ def configure(
     form: Format = "auto",
     secrets: frozenset[str] = frozenset(),
     labels: Mapping[str, Any] | None = None,
+    json_labels: Mapping[str, Any] | None = None,
     stream: TextIO | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Logs:
-    """Set up all logging of this process; `secrets` are `Settings.secret_values()`, `labels` go with every line."""
+    """Set up all logging of this process.
+
+    `secrets` are `Settings.secret_values()`. `labels` go with every line, `json_labels` with every line of JSON: there
+    the lines of many processes are kept together.
+    """
     terminal = (stream or sys.stderr).isatty()
     as_text = form == "text" or (form == "auto" and terminal)
     flood = FloodLimit(most=FLOOD_EVENTS, interval_s=FLOOD_INTERVAL_S, clock=clock)
-    shared = [_Labels(labels or {}).__call__, *_shared_processors(flood)]
+    shown = dict(labels or {}) if as_text else {**(json_labels or {}), **(labels or {})}
+    shared = [_Labels(shown).__call__, *_shared_processors(flood)]
     structlog.configure(
         processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[level]),
         logger_factory=structlog.stdlib.LoggerFactory(),
         cache_logger_on_first_use=False,
     )
+    json_lines = structlog.processors.JSONRenderer(default=str)
+    rendering = [_printable, _text_renderer(colors=terminal)] if as_text else [json_lines]
     formatter = structlog.stdlib.ProcessorFormatter(
         foreign_pre_chain=shared,
         processors=[
             structlog.stdlib.ProcessorFormatter.remove_processors_meta,
             Redaction(secrets),
-            _text_renderer(colors=terminal) if as_text else structlog.processors.JSONRenderer(default=str),
+            *rendering,
         ],
     )
     _take_over_logging(_Handler(stream, formatter), _LEVELS[level])
@@ -219,6 +231,18 @@ def _shared_processors(flood: FloodLimit) -> list[structlog.typing.Processor]:
         structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
         structlog.processors.format_exc_info,
     ]
+
+
+def _printable(_logger: Any, _method: str, event: EventDict) -> EventDict:
+    """Names and values without what a terminal would act on. JSON has escapes of its own."""
+    shown: EventDict = {}
+    for name, value in event.items():
+        safe = printable_lines if name in _SEVERAL_LINES else printable
+        shown[printable(name)] = safe(value) if isinstance(value, str) else value
+    return shown
+
+
+_SEVERAL_LINES: Final = frozenset({"exception", "stack"})
 
 
 def _text_renderer(*, colors: bool) -> structlog.typing.Processor:

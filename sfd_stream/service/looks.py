@@ -10,16 +10,19 @@ from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
 from sfd_stream.service.status import ColumnWeight, Spectrum, rounded
 from sfd_stream.sketch.builder import SketchBuilder
+from sfd_stream.sketch.drift import Spectrum as Values
+from sfd_stream.sketch.drift import tilt
 from sfd_stream.sketch.rows import Float
-from sfd_stream.sketch.sketch import Sketch
+from sfd_stream.sketch.sketch import Sketch, at_most
 from sfd_stream.state.partition import PartitionState
 from sfd_stream.wire.columns import Columns, HashedColumns
+from sfd_stream.wire.hashing import signed_columns
 
 EVERY_S = 2.0
 SHARE_MAX = 0.05
@@ -39,20 +42,36 @@ TOO_LARGE = "the sketches are too large to be merged for the page; sfd-stream me
 
 
 @dataclass(frozen=True, eq=False)
+class Names:
+    """Of hashed columns: what is known of them, and the seed, by which a name has its sign."""
+
+    by_column: Mapping[int, str]
+    seed: int | None
+
+    @classmethod
+    def of(cls, columns: Columns) -> Names:
+        return cls(columns.names, columns.seed) if isinstance(columns, HashedColumns) else cls({}, None)
+
+    def signs(self, columns: Sequence[int], d: int) -> Float:
+        """Of these columns' names; 1 where none is known, or only the beginning of one."""
+        texts = [self.by_column.get(column, "") for column in columns]
+        if self.seed is None:
+            return np.ones(len(texts))
+        found, signs = signed_columns(texts, d, self.seed)
+        return np.where([bool(text) for text in texts] & (found == columns), signs, 1.0)
+
+
+@dataclass(frozen=True, eq=False)
 class Shot:
     """A state at one moment: arrays shared or copied on the sketching thread, to be looked at elsewhere."""
 
     builder: SketchBuilder
-    names: Mapping[int, str]
+    names: Names
 
     @classmethod
     def of(cls, state: PartitionState) -> Shot:
         builder = state.builder
-        return cls(SketchBuilder.resume(builder.parameters, *builder.state()), names_of(state.columns))
-
-
-def names_of(columns: Columns) -> Mapping[int, str]:
-    return columns.names if isinstance(columns, HashedColumns) else {}
+        return cls(SketchBuilder.resume(builder.parameters, *builder.state()), Names.of(state.columns))
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +79,7 @@ class Look:
     spectrum: Spectrum
     sketch: Sketch | None
     """Kept for the merged view, where there is room."""
-    names: Mapping[int, str]
+    names: Names
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,16 +87,30 @@ class Whole:
     """The merged sketch of some partitions."""
 
     sketch: Sketch
-    names: Mapping[int, str]
+    names: Names
     partitions: tuple[int, ...]
+
+
+class Top(NamedTuple):
+    """The first directions of a sketch, to measure drift by."""
+
+    directions: Float
+    tilts: tuple[float, ...]
+    """By their number: at most how far, in radians, their span is from that of the rows' own."""
+
+    @classmethod
+    def of(cls, sketch: Sketch, values: Float, directions: Float) -> Top:
+        spectrum = Values(values, directions, sketch.delta + sketch.rounding, sketch.failure_probability)
+        return cls(directions, tuple(tilt(spectrum, k) for k in range(1, len(directions) + 1)))
 
 
 @dataclass(frozen=True, eq=False)
 class _Reference:
     at_s: float
-    top: Float
-    """The first directions, to measure drift by."""
+    top: Top
     drift: float | None
+    angle: tuple[float, float] | None
+    """The largest, and its error, in degrees."""
 
 
 class Looker:
@@ -105,7 +138,7 @@ class Looker:
         self._united: frozenset[int] = frozenset()
         self._looks: dict[int, Look] = {}
         self._references: dict[int, _Reference] = {}
-        self._given: dict[int, tuple[Sketch, Mapping[int, str]]] = {}
+        self._given: dict[int, tuple[Sketch, Names]] = {}
         self._job: Future[None] | None = None
         self._rest_until_s = 0.0
 
@@ -117,6 +150,12 @@ class Looker:
     def drifts(self) -> Mapping[int, float | None]:
         return {partition: reference.drift for partition, reference in list(self._references.items())}
 
+    @property
+    def angles(self) -> Mapping[int, tuple[float, float]]:
+        """By partition: the largest angle of its drift, and how much of it may be the sketches' error, in degrees."""
+        known = list(self._references.items())
+        return {partition: reference.angle for partition, reference in known if reference.angle is not None}
+
     def see(self, partition: int, sketch: Sketch, columns: Columns) -> None:
         """A sketch that was made anyway, for a snapshot. From any thread; there is room for so many, and no more.
 
@@ -125,9 +164,9 @@ class Looker:
         self._given.pop(partition, None)
         waiting = sum(given.matrix.nbytes for given, _ in list(self._given.values()))
         if waiting + sketch.matrix.nbytes <= MERGE_BYTES_MAX:
-            self._given[partition] = sketch, names_of(columns)
+            self._given[partition] = sketch, Names.of(columns)
         else:
-            self._refer(partition, first_directions(sketch.matrix, DRIFT_K))
+            self._refer(partition, first_directions(sketch, DRIFT_K))
 
     def consider(self, rows: Mapping[int, int], shoot: Callable[[int], Future[Shot]]) -> None:
         """Begin a look at the partition that has waited longest, if one has changed and it is time."""
@@ -139,12 +178,18 @@ class Looker:
         changed = [p for p, count in rows.items() if p not in self._looks or self._looks[p].spectrum.rows != count]
         if waiting := list(self._given):
             partition = min(waiting, key=self._seen_at)
-            self._job = self._executor.submit(self._look_at, partition, *self._given.pop(partition), tuple(rows))
+            given = self._given.pop(partition, None)  # None: `see` withdraws it at this moment, to give a newer one
+            if given is not None:
+                self._job = self._executor.submit(self._look_at, partition, *given, tuple(rows))
         elif changed:
             partition = min(changed, key=self._seen_at)
             self._job = self._executor.submit(self._look, partition, shoot(partition), tuple(rows))
         elif self._united != rows.keys():  # one has gone, and nothing else has changed
             self._job = self._executor.submit(self._unite_again, tuple(rows))
+
+    def close(self) -> None:
+        """Returns when the running sample is done. The sketch thread has ended by now."""
+        self._executor.shutdown(wait=True, cancel_futures=True)
 
     def _seen_at(self, partition: int) -> float:
         look = self._looks.get(partition)
@@ -158,19 +203,20 @@ class Looker:
         top = self._show(partition, shot.builder.sketch(), shot.names, assigned)
         before = self._references.get(partition)
         if self._drift_every_s is not None and (
-            before is None or self._clock() - before.at_s >= self._drift_every_s or before.top.shape[1] > top.shape[1]
+            before is None or self._clock() - before.at_s >= self._drift_every_s or not _comparable(before.top, top)
         ):
             self._refer(partition, top)
         self._rest(began_s, assigned)
 
-    def _look_at(self, partition: int, sketch: Sketch, names: Mapping[int, str], assigned: tuple[int, ...]) -> None:
+    def _look_at(self, partition: int, sketch: Sketch, names: Names, assigned: tuple[int, ...]) -> None:
         began_s = self._clock()
         self._refer(partition, self._show(partition, sketch, names, assigned))
         self._rest(began_s, assigned)
 
-    def _show(self, partition: int, sketch: Sketch, names: Mapping[int, str], assigned: tuple[int, ...]) -> Float:
+    def _show(self, partition: int, sketch: Sketch, names: Names, assigned: tuple[int, ...]) -> Top:
         """Its first directions. A snapshot that a look has overtaken meanwhile is not shown."""
-        top, before = sketch.components(DRIFT_K), self._looks.get(partition)
+        top = Top.of(sketch, sketch.singular_values(), sketch.components(at_most(DRIFT_K, sketch)))
+        before = self._looks.get(partition)
         if before is None or before.spectrum.rows <= sketch.rows:
             room = MERGE_BYTES_MAX // max(len(assigned), 1)
             spectrum = spectrum_of(sketch, names, self._wall_clock())
@@ -182,12 +228,12 @@ class Looker:
         cost_s = self._clock() - began_s
         self._rest_until_s = self._clock() + max(EVERY_S / max(len(assigned), 1), cost_s * (1 / SHARE_MAX - 1))
 
-    def _refer(self, partition: int, top: Float) -> None:
+    def _refer(self, partition: int, top: Top) -> None:
         """A state begun anew may have fewer columns, and is not compared."""
-        before = self._references.get(partition)
-        comparable = before is not None and before.top.shape[1] <= top.shape[1]
-        moved = drift(before.top, top) if before is not None and comparable else None
-        self._references[partition] = _Reference(self._clock(), top, moved)
+        before, moved, angle = self._references.get(partition), None, None
+        if before is not None and _comparable(before.top, top):
+            moved, angle = drift(before.top.directions, top.directions), angle_between(before.top, top)
+        self._references[partition] = _Reference(self._clock(), top, moved, angle)
 
     def _unite_again(self, assigned: tuple[int, ...]) -> None:
         began_s = self._clock()
@@ -215,14 +261,18 @@ class Looker:
 def merged_of(parts: Sequence[Whole]) -> Whole:
     d = max(part.sketch.d for part in parts)
     merged = Sketch.merge_all(part.sketch.padded(d) if part.sketch.d < d else part.sketch for part in parts)
-    names = ChainMap(*(cast("dict[int, str]", part.names) for part in parts))  # only read
-    return Whole(merged, names, tuple(partition for part in parts for partition in part.partitions))
+    names = ChainMap(*(cast("dict[int, str]", part.names.by_column) for part in parts))  # only read
+    return Whole(
+        merged, Names(names, parts[0].names.seed), tuple(partition for part in parts for partition in part.partitions)
+    )
 
 
-def spectrum_of(sketch: Sketch, names: Mapping[int, str], at_s: float) -> Spectrum:
+def spectrum_of(sketch: Sketch, names: Names, at_s: float) -> Spectrum:
     values = sketch.singular_values()
     kept = int(np.count_nonzero(values > 0))
-    directions = tuple(_strongest(direction, names) for direction in sketch.components(DIRECTIONS)[:kept])
+    directions = tuple(
+        _strongest(direction, names) for direction in sketch.components(at_most(DIRECTIONS, sketch))[:kept]
+    )
     return Spectrum(
         rows=sketch.rows,
         d=sketch.d,
@@ -236,14 +286,18 @@ def spectrum_of(sketch: Sketch, names: Mapping[int, str], at_s: float) -> Spectr
     )
 
 
-def _strongest(direction: Float, names: Mapping[int, str]) -> tuple[ColumnWeight, ...]:
+def _strongest(direction: Float, names: Names) -> tuple[ColumnWeight, ...]:
+    """With the data's signs, not the hash's, and the first weight above 0: as `Sketch.top` has them."""
     count = min(COLUMNS, len(direction))
     found = np.argpartition(-np.abs(direction), count - 1)[:count]
     found = found[np.argsort(-np.abs(direction[found]), kind="stable")]
+    columns = found.tolist()
+    weights = direction[found] * names.signs(columns, len(direction))
+    weights = weights if weights[0] >= 0 else -weights
     return tuple(
-        ColumnWeight(int(column), _short(names.get(int(column))), rounded(float(direction[column])))
-        for column in found
-        if direction[column] != 0
+        ColumnWeight(column, _short(names.by_column.get(column)), rounded(weight))
+        for column, weight in zip(columns, weights.tolist(), strict=True)
+        if weight != 0
     )
 
 
@@ -251,11 +305,31 @@ def _short(name: str | None) -> str | None:
     return name if name is None or len(name) <= NAME_CHARS else name[: NAME_CHARS - 1] + "…"
 
 
-def first_directions(matrix: Float, k: int) -> Float:
+def first_directions(sketch: Sketch, k: int) -> Top:
     """As `Sketch.components`, by the rows' Gram matrix: no second copy of what is too large to keep, and less work."""
+    matrix = sketch.matrix
     squares, turns = np.linalg.eigh(matrix @ matrix.T)
     first = [index for index in range(len(squares) - 1, -1, -1) if squares[index] > 1e-12 * squares[-1]][:k]
-    return np.asarray(turns[:, first].T @ matrix / np.sqrt(squares[first])[:, None])
+    directions = np.asarray(turns[:, first].T @ matrix / np.sqrt(squares[first])[:, None])
+    return Top.of(sketch, np.sqrt(np.maximum(squares[::-1], 0.0)), directions)
+
+
+def _comparable(before: Top, after: Top) -> bool:
+    return bool(before.directions.shape[1] <= after.directions.shape[1])
+
+
+def angle_between(before: Top, after: Top) -> tuple[float, float] | None:
+    """As `Sketch.drift`: the largest principal angle and its error, in degrees. None where there is no direction."""
+    V, W = before.directions, after.directions
+    k = min(len(V), len(W))
+    if k == 0:
+        return None
+    V, W = np.pad(V[:k], ((0, 0), (0, W.shape[1] - V.shape[1]))), W[:k]
+    cosines = W @ V.T
+    rest = W - cosines @ V  # its norm is the largest sine, which is exact where the angle is small
+    angle = np.arctan2(np.sqrt(np.linalg.norm(rest @ rest.T, 2)), np.linalg.svd(cosines, compute_uv=False)[-1])
+    error = min(before.tilts[k - 1] + after.tilts[k - 1], np.pi / 2)
+    return rounded(float(np.degrees(angle))), rounded(float(np.degrees(error)))
 
 
 def drift(before: Float, after: Float) -> float:

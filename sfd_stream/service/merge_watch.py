@@ -26,6 +26,7 @@ class Shown:
     missing: int
     rows: int
     delta_ratio: float
+    failure_probability: float
     payload_bytes: int
     made_at_s: float
 
@@ -37,6 +38,7 @@ class Shown:
             missing=len(merged.missing),
             rows=merged.rows,
             delta_ratio=merged.delta / whole if whole else 0.0,
+            failure_probability=merged.failure_probability,
             payload_bytes=payload_bytes,
             made_at_s=min(part.made_at_s for part in merged.parts),
         )
@@ -110,6 +112,7 @@ class MergeWatch:
         yield family_of(m.MERGE_PART_AGE, [((), max(self._wall_clock() - shown.made_at_s, 0.0))])
         yield family_of(m.MERGE_ROWS, [((), shown.rows)])
         yield family_of(m.MERGE_DELTA_RATIO, [((), shown.delta_ratio)])
+        yield family_of(m.MERGE_FAILURE_PROBABILITY, [((), shown.failure_probability)])
         yield family_of(m.MERGE_BYTES, [((), shown.payload_bytes)])
 
 

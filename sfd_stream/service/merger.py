@@ -14,21 +14,26 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, wait
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from sfd_stream.errors import (
     BrokerRefusedError,
+    BrokerUnavailableError,
     FencedError,
+    FormatError,
     NoSnapshotError,
     ObjectMissingError,
+    RefusedStateError,
     StoreUnavailableError,
 )
 from sfd_stream.kafka.faults import CHECK_IT
 from sfd_stream.kafka.sink import TOO_LARGE, Sink
 from sfd_stream.reader.merged import MergedSketch, merge
 from sfd_stream.reader.reader import SnapshotReader
+from sfd_stream.service.beside import Computing
 from sfd_stream.service.merge_watch import MergeWatch
-from sfd_stream.wire.snapshot_ids import SnapshotId
+from sfd_stream.wire.snapshot_ids import EPOCH_MAX, SnapshotId
 from sfd_stream.wire.snapshots import Message, Snapshot, encode_snapshot, message_of
 
 FLUSH_S = 30.0
@@ -42,6 +47,8 @@ class MergePlan:
     every_s: float
     republish_s: float
     ell: int | None = None
+    give_up_s: float = 600.0
+    """How long a broker may be unavailable while it starts; once it has begun it waits without a limit."""
 
 
 class Merger:
@@ -59,6 +66,7 @@ class Merger:
         clock: Callable[[], float],
         wall_clock: Callable[[], float],
         log: Any,
+        prepare: Callable[[], None] = lambda: None,
     ) -> None:
         self.plan = plan
         self.log = log
@@ -77,26 +85,49 @@ class Merger:
         self._changed = True
         self._published_at = 0.0
         self._stopped = threading.Event()
+        self._computing = Computing()
+        self._prepare = prepare
 
     def run(self) -> None:
-        self.start()
-        while not self._stopped.is_set():
-            self.turn()
+        try:
+            self.start()
+            while not self._stopped.is_set():
+                self.turn()
+        finally:
+            self._computing.close()
 
     def stop(self) -> None:
         self._stopped.set()
 
     def start(self) -> None:
         """Takes the epoch after that of the newest message under its own key, and reads all parts."""
-        self._own.refresh(self._going)
+        self._patiently(self._prepare)
+        self._patiently(lambda: self._own.refresh(self._going))
         newest = self._own_newest()
+        if newest is not None and newest.epoch >= EPOCH_MAX:
+            raise RefusedStateError(
+                f"topic {self.plan.topic} has a forged snapshot under the key {newest.key} whose epoch nobody can go "
+                "above: publish a null value under that key"
+            )
         self._epoch = 1 if newest is None else newest.epoch + 1
         self.last = newest
         for reader in self._inputs:
             if self._going():
-                reader.refresh(self._going)
+                self._patiently(partial(reader.refresh, self._going))
         self._watch.started()
         self.log.info("merging", topic=self.plan.topic, epoch=self._epoch)
+
+    def _patiently(self, step: Callable[[], Any]) -> None:
+        """Repeats the step while no broker answers: it may be restarting. Ends early when told to stop."""
+        deadline = self._clock() + self.plan.give_up_s
+        while self._going():
+            try:
+                step()
+            except BrokerUnavailableError:
+                if self._clock() >= deadline:
+                    raise
+            else:
+                return
 
     def _going(self) -> bool:
         """Reading a long topic takes its time: whoever watches sees that it lives, and it can be told to stop."""
@@ -176,7 +207,9 @@ class Merger:
         if not parts:
             names = ", ".join(reader.topic for reader in self._inputs)
             raise NoSnapshotError(f"there is nothing to merge: no snapshot in {names}")
-        return merge(parts, self._wall_clock(), ell=self.plan.ell)
+        limit = min(reader.max_total_bytes for reader in self._inputs)
+        with self._computing():
+            return merge(parts, self._wall_clock(), ell=self.plan.ell, max_bytes=limit)
 
     def _publish(self, message: Message) -> bool:
         """Says whether it is in the topic; if not it stays due."""
@@ -238,7 +271,8 @@ def snapshot_of_merge(merged: MergedSketch, snapshot_id: SnapshotId, made_at_s: 
 
 
 def _held(reader: SnapshotReader) -> list[Snapshot]:
+    """Nothing where the topic has nothing that can be used; the reader logs why."""
     try:
         return reader.held()
-    except NoSnapshotError:
+    except (NoSnapshotError, FormatError):
         return []

@@ -16,7 +16,16 @@ import numpy as np
 
 from sfd_stream.errors import FormatError
 from sfd_stream.service.beside import Beside
-from sfd_stream.service.looks import EVERY_S, MERGE_BYTES_MAX, SHARE_MAX, TOO_LARGE, Whole, merged_of, spectrum_of
+from sfd_stream.service.looks import (
+    EVERY_S,
+    MERGE_BYTES_MAX,
+    SHARE_MAX,
+    TOO_LARGE,
+    Names,
+    Whole,
+    merged_of,
+    spectrum_of,
+)
 from sfd_stream.service.status import Spectrum
 from sfd_stream.service.watch import Watch
 from sfd_stream.service.web import Answer, Route
@@ -55,6 +64,7 @@ def encode(whole: Whole) -> bytes:
     numbers = {field.name: getattr(sketch, field.name) for field in fields(sketch) if field.name not in _ARRAYS}
     names = _strong_names(whole)
     more = {"partitions": list(whole.partitions), "columns": list(names), "names": list(names.values())}
+    more["hash_seed"] = whole.names.seed
     return encode_arrays(KIND, {"sketch": numbers, **more}, {"matrix": sketch.matrix})
 
 
@@ -62,7 +72,8 @@ def decode(data: bytes) -> Whole:
     found = decode_arrays(data, kind=KIND)
     told = found.numbers
     sketch = Sketch(matrix=found.arrays["matrix"], column_sums=None, **told["sketch"])
-    return Whole(sketch, dict(zip(told["columns"], told["names"], strict=True)), tuple(told["partitions"]))
+    names = Names(dict(zip(told["columns"], told["names"], strict=True)), told["hash_seed"])
+    return Whole(sketch, names, tuple(told["partitions"]))
 
 
 _ARRAYS = ("matrix", "column_sums")
@@ -70,11 +81,11 @@ _ARRAYS = ("matrix", "column_sums")
 
 def _strong_names(whole: Whole) -> dict[int, str]:
     matrix, count = whole.sketch.matrix, min(NAMES_MAX, whole.sketch.d)
-    if not whole.names:
+    if not whole.names.by_column:
         return {}
     norms = np.einsum("ij,ij->j", matrix, matrix)
     strong = np.argpartition(-norms, count - 1)[:count].tolist()
-    return {column: whole.names[column] for column in strong if column in whole.names}
+    return {column: whole.names.by_column[column] for column in strong if column in whole.names.by_column}
 
 
 # In their supervisor
@@ -103,6 +114,10 @@ class Merging:
         if wanted != self._rows and not running and self._clock() >= self._rest_until_s:
             self._task = asyncio.get_running_loop().create_task(self._merge(holders))
         return self._shown
+
+    def close(self) -> None:
+        """Returns when the running merge is done."""
+        self._beside.shutdown(wait=True, cancel_futures=True)
 
     async def _merge(self, holders: Sequence[Mapping[str, Any]]) -> None:
         began_s = self._clock()

@@ -141,6 +141,7 @@ READ_OFF: Mapping[Metric, Callable[[Status, float], Values]] = {
     m.STUCK: _each("stuck_s"),
     m.PARTITIONS: _states,
     m.DELTA_RATIO: _each("delta_ratio"),
+    m.FAILURE_PROBABILITY: _each("failure_probability"),
     m.PROMISED_RATIO: _one(lambda status, _: status.promised_ratio),
     m.DRIFT: _each("drift"),
     m.BUFFER_FILL: _each("buffer_fill"),

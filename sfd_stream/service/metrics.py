@@ -53,7 +53,7 @@ class Metric:
 
 
 DECODE_REASONS = (
-    "malformed", "bad_keys", "bad_type", "bad_length", "bad_pointers", "bad_index", "not_finite", "too_large",
+    "json", "malformed", "bad_keys", "bad_type", "bad_length", "bad_pointers", "bad_index", "not_finite", "too_large",
     "over_limit",
 )  # fmt: skip
 FAILURE_KINDS = ("unavailable", "refused", "fenced", "abandoned", "other")
@@ -92,7 +92,8 @@ END_OFFSET = Metric("sfd_end_offset", "gauge", "offset", "The end of the partiti
 LAG = Metric("sfd_lag_messages", "gauge", "messages", "End offset minus applied offset.", ("partition",))
 STUCK = Metric(
     "sfd_partition_stuck_seconds", "gauge", "seconds",
-    "How long the applied offset has stood still while the partition's lag grew; 0 when it moves.", ("partition",),
+    "How long a partition has made no progress while its lag grew, or its claim has not progressed, or it has delivered"
+    " no record for a minute or more although it has some and is not paused; 0 otherwise.", ("partition",),
 )  # fmt: skip
 PARTITIONS = Metric(
     "sfd_partitions", "gauge", "partitions",
@@ -118,6 +119,12 @@ VERIFY_RETRIES = Metric(
 DELTA_RATIO = Metric(
     "sfd_delta_ratio", "gauge", "ratio", "The certified error bound delta over ||A||F^2.", ("partition",)
 )
+FAILURE_PROBABILITY = Metric(
+    "sfd_failure_probability_ratio", "gauge", "ratio",
+    "How likely the certified error bound of the partition may be wrong, over its whole stream. The sum over all"
+    " partitions is that of the merged topic.",
+    ("partition",),
+)  # fmt: skip
 PROMISED_RATIO = Metric(
     "sfd_delta_promised_ratio", "gauge", "ratio",
     "What the theorem promises for this ell at worst: 41/(6 ell), at most 1; none for the unverified method.",
@@ -277,6 +284,10 @@ MERGE_ROWS = Metric("sfd_merge_rows", "gauge", "rows", "Rows that the newest mer
 MERGE_DELTA_RATIO = Metric(
     "sfd_merge_delta_ratio", "gauge", "ratio", "The newest merge's error bound delta over ||A||F^2.", by="merge"
 )
+MERGE_FAILURE_PROBABILITY = Metric(
+    "sfd_merge_failure_probability_ratio", "gauge", "ratio",
+    "How likely the certified error bound of the newest merge may be wrong.", by="merge",
+)  # fmt: skip
 MERGE_BYTES = Metric("sfd_merge_bytes", "gauge", "bytes", "Size of the newest merge, encoded.", by="merge")
 
 

@@ -80,7 +80,7 @@ class Outcomes:
     def _begin_reading(self, tenure: Tenure, state: PartitionState) -> None:
         host, now_s = self._host, self._host.around.clock()
         tenure.state, tenure.columns, tenure.facts = state, state.columns, Facts.of(state)
-        tenure.next_offset, tenure.snapshot_at = state.next_offset, now_s
+        tenure.next_offset, tenure.snapshot_at, tenure.republished_at = state.next_offset, now_s, now_s
         tenure.unseen_since = now_s if tenure.keeper.has_unseen_state else None
         host.source.begin(tenure.partition, Start(state.next_offset, state.leader_epoch))
         host.sketching.welcome(tenure.partition)

@@ -51,8 +51,8 @@ class Publishing:
         if self.transactional:
             manifest = tenure.keeper.manifest
             failed = manifest is not None and tenure.delivered != manifest.state_id
-            return failed and now_s - tenure.snapshot_at >= OWED_AFTER_S
-        return tenure.keeper.published is not None and now_s - tenure.snapshot_at >= self.republish_s
+            return failed and now_s - tenure.republished_at >= OWED_AFTER_S
+        return tenure.keeper.published is not None and now_s - tenure.republished_at >= self.republish_s
 
     def encode(
         self, sketch: Sketch, frozen: Frozen, state_id: StateId, binding: Binding, partitions: int, made_at_s: float

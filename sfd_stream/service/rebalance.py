@@ -19,6 +19,8 @@ from sfd_stream.service.watch import Watch
 from sfd_stream.state.partition import Shape
 
 _LOOK_S = 0.005
+CLAIM_STUCK_S = 30.0
+"""A claim whose step takes longer than this is logged, and as often."""
 
 
 class Host(Protocol):
@@ -67,6 +69,7 @@ class Tenures:
             keeper = Keeper(plan.group, plan.topic, partition, around)
             tenure = Tenure(partition, keeper, self._host.log, assigned_s=around.clock())
             keeper.on_failure = partial(self._store_failed, tenure)
+            keeper.on_step = partial(self._stepped, tenure)
             self._table[partition] = tenure
         self.claim_what_fits()
         return dict.fromkeys(partitions)
@@ -111,6 +114,7 @@ class Tenures:
                 self._say_that_it_waits(tenure)
                 continue
             used.append(shape.memory_bytes())
+            tenure.begin_step("start", self._host.around.clock())
             self._host.begin_claim(tenure, shape)
 
     def _say_that_it_waits(self, tenure: Tenure) -> None:
@@ -120,18 +124,39 @@ class Tenures:
                 "no room for the partition: it waits, unread; raise worker.memory_max_bytes or add workers"
             )
 
+    def _stepped(self, tenure: Tenure, step: str) -> None:
+        tenure.begin_step(step, self._host.around.clock())
+
+    def warn_if_stuck(self, tenure: Tenure, now_s: float) -> None:
+        """A claim that waits for one answer this long is logged, and again as long as it does."""
+        if tenure.job is None or now_s - max(tenure.step_s, tenure.stuck_told_s) < CLAIM_STUCK_S:
+            return
+        tenure.stuck_told_s = now_s
+        tenure.log.warning(
+            "partition claim does not progress",
+            step=tenure.step,
+            for_s=round(now_s - tenure.step_s),
+            reason=tenure.step_failure or "no answer yet",
+        )
+
     def _store_failed(self, tenure: Tenure, error: StoreUnavailableError) -> None:
         """Beside the loop, once an attempt: an outage is seen while it lasts, not when patience is over."""
+        tenure.step_failure = str(error)
         self._host.watch.job_failed(tenure.job_kind, error)
-        tenure.log.warning("the checkpoint store does not answer: tried again", job=tenure.job_kind, reason=str(error))
+        tenure.log.warning("checkpoint store request failed, will retry", job=tenure.job_kind, reason=str(error))
 
     # Going
 
     def _moves_on(self, tenure: Tenure) -> bool:
-        """Whether a leaving partition has more to do: what runs is awaited, then what is not durable is made so."""
+        """Whether a leaving partition has more to do: what runs is awaited, then what is not durable is made so.
+
+        A claim is not awaited: it has nothing to save, and writes nothing more.
+        """
+        if tenure.state is None:
+            return False
         if tenure.job is not None and not tenure.job.done():
             return True
-        if tenure.state is None or _failure(tenure.job) is not None or not tenure.dirty:
+        if _failure(tenure.job) is not None or not tenure.dirty:
             return False
         self._host.begin_checkpoint(tenure)
         return True

@@ -16,6 +16,10 @@ FAR_BEHIND_S = 10.0
 """So many seconds of work ahead are called catching up."""
 
 
+LATE_FACTOR, LATE_S = 3.0, 10.0
+"""A checkpoint is late at this many times its interval, and no sooner than this long after it."""
+
+
 class Facts(NamedTuple):
     """Of a state, between two batches: what one may read without asking the thread that owns it."""
 
@@ -29,6 +33,7 @@ class Facts(NamedTuple):
     retries: int
     delta: float
     squared_frobenius: float
+    failure_probability: float
     buffer_fill: float
 
     @classmethod
@@ -37,7 +42,8 @@ class Facts(NamedTuple):
         totals = builder.totals
         return cls(
             state.next_offset, builder.rows, builder.nnz, state.bad, state.tombstones, builder.shrinks,
-            builder.verifications, builder.retries, totals.delta, totals.squared_frobenius, _fill(state),
+            builder.verifications, builder.retries, totals.delta, totals.squared_frobenius,
+            builder.failure_probability, _fill(state),
         )  # fmt: skip
 
 
@@ -68,6 +74,10 @@ class Seen(NamedTuple):
     unseen_since: float | None = None
     begins_at: int | None = None
     """Of a partition that is not read yet: where reading will begin, as far as the broker knows."""
+    claim_step_s: float | None = None
+    """Of a partition that is being claimed: since when the claim is at its present step."""
+    paused: bool = False
+    """Whether we do not read it for now, because the sketch or the store is behind."""
 
 
 class Around(NamedTuple):
@@ -86,6 +96,7 @@ def with_facts(base: PartitionStatus, facts: Facts) -> PartitionStatus:
     ratio = base.spectrum.delta_ratio if base.spectrum is not None else shrunk
     fields = {**vars(base), "rows": facts.rows, "nnz": facts.nnz, "bad": facts.bad, "tombstones": facts.tombstones}
     fields |= {"shrinks": facts.shrinks, "delta_ratio": rounded(ratio), "buffer_fill": facts.buffer_fill}
+    fields |= {"failure_probability": rounded(facts.failure_probability)}
     return PartitionStatus(**fields)
 
 
@@ -105,6 +116,8 @@ def moment_of(status: Status) -> Moment:
     parts = status.partitions
     ratios = [part.delta_ratio for part in parts if part.delta_ratio is not None]
     drifts = [part.drift for part in parts if part.drift is not None]
+    angles = [(part.drift_degrees, part.drift_error_degrees) for part in parts if part.drift_degrees is not None]
+    degrees, error_degrees = max(angles, default=(None, None))
     return Moment(
         at_s=round(status.at_s, 1),
         rows=status.rows,
@@ -112,10 +125,12 @@ def moment_of(status: Status) -> Moment:
         delta_ratio=max(ratios, default=None),
         checkpoint_age_s=max((part.checkpoint_age_s for part in parts), default=0.0),
         drift=rounded(max(drifts)) if drifts else None,
+        drift_degrees=degrees,
+        drift_error_degrees=error_degrees,
     )
 
 
-def in_words(parts: Sequence[PartitionStatus], around: Around, pace: float) -> str:
+def in_words(parts: Sequence[PartitionStatus], around: Around, pace: float, every_s: float | None = None) -> str:
     """What the worker is doing now, the most pressing first."""
     if around.stopping:
         return "stopping: last checkpoints"
@@ -123,19 +138,29 @@ def in_words(parts: Sequence[PartitionStatus], around: Around, pace: float) -> s
         return f"waiting for the broker: no answer for {around.broker_away_s:.0f} s"
     if not around.joined:
         return "joining the group"
-    return _trouble(parts) or _work(parts, pace)
+    return _trouble(parts) or _late(parts, every_s) or _work(parts, pace)
 
 
 def _trouble(parts: Sequence[PartitionStatus]) -> str | None:
+    if slow := [part.partition for part in parts if part.stuck_s > 0 and part.state == "claiming"]:
+        return f"stuck: the claim of {_listed(slow)} does not progress"
     if claiming := _those(parts, "claiming"):
         return f"restoring {_listed(claiming)}"
     if paused := _those(parts, "paused"):
         return f"waiting for the checkpoint store: {_listed(paused)} paused"
     if stuck := [part.partition for part in parts if part.stuck_s > 0 and part.state != "waiting"]:
-        return f"stuck: {_listed(stuck)} stand{'s' if len(stuck) == 1 else ''} still while the lag grows"
+        return f"stuck: {_listed(stuck)} {'has' if len(stuck) == 1 else 'have'} unread records and no progress"
     if waiting := _those(parts, "waiting"):
         return f"no room in memory for {_listed(waiting)}: unread until there is"
     return None
+
+
+def _late(parts: Sequence[PartitionStatus], every_s: float | None) -> str | None:
+    """`every_s` is checkpoint.every_s: rows wait for about that long, and for their checkpoint to be written."""
+    oldest_s = max((part.checkpoint_age_s for part in parts), default=0.0)
+    if every_s is None or oldest_s <= max(LATE_FACTOR * every_s, every_s + LATE_S):
+        return None
+    return f"checkpoints are late: a row has waited for {oldest_s:.0f} s, and checkpoint.every_s is {every_s:g} s"
 
 
 def _work(parts: Sequence[PartitionStatus], pace: float) -> str:

@@ -7,6 +7,7 @@ Where a partition that waits for room or for its state will begin is asked for o
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Executor, Future
 from typing import Literal, NamedTuple, Protocol
@@ -15,6 +16,7 @@ from sfd_stream.errors import SfdError
 from sfd_stream.kafka.source import Source
 from sfd_stream.service.looks import Shot
 from sfd_stream.service.seen import Around, Seen
+from sfd_stream.service.status import Status
 from sfd_stream.service.tenure import Plan, Tenure
 from sfd_stream.service.watch import Watch
 
@@ -66,6 +68,7 @@ class Showing:
         self._known = _Asked({}, {})
         self._asking: Future[_Asked] | None = None
         self._ask_at_s = 0.0
+        self._silent: set[int] = set()
 
     def __call__(self, worker: Shown) -> None:
         watch, tenures = worker.watch, worker.tenures.all()
@@ -82,6 +85,7 @@ class Showing:
         read = worker.source.positions.keys()
         seen = [self._seen(tenure, worker.source, read) for tenure in tenures]
         watch.look_around(seen, around, lambda partition: _shoot(worker, partition))
+        self._log_silent(watch.status, worker.tenures)
 
     def _seen(self, tenure: Tenure, source: Source, read: Collection[int]) -> Seen:
         partition = tenure.partition
@@ -98,7 +102,23 @@ class Showing:
             dirty_since=tenure.dirty_since,
             unseen_since=tenure.unseen_since,
             begins_at=self._known.begins_at.get(partition),
+            claim_step_s=tenure.step_s if tenure.state is None and tenure.job is not None else None,
+            paused=partition in source.paused,
         )
+
+    def _log_silent(self, status: Status, tenures: Tenures) -> None:
+        """Each partition once when it falls silent, and once when it delivers again."""
+        for part in status.partitions:
+            tenure = tenures.get(part.partition)
+            silent = part.silent_s > 0
+            if tenure is None or silent == (part.partition in self._silent):
+                continue
+            self._silent ^= {part.partition}
+            if silent:
+                tenure.log.warning("partition delivers no records", unread=part.lag, seconds=part.silent_s)
+            else:
+                tenure.log.info("partition delivers records again")
+        self._silent &= {part.partition for part in status.partitions}
 
     def _look_after_ends(self, source: Source, tenures: Collection[Tenure], start: Start) -> None:
         ours = {tenure.partition for tenure in tenures}
@@ -119,11 +139,11 @@ def _only(offsets: Mapping[int, int], partitions: Collection[int]) -> Mapping[in
 
 
 def _ask(source: Source, partitions: tuple[int, ...], unread: tuple[int, ...], start: Start) -> _Asked:
-    try:
+    ends: Mapping[int, int] = {}
+    begins_at: Mapping[int, int] = {}
+    with contextlib.suppress(SfdError, TimeoutError):  # the worker itself reports a broker that is unavailable
         ends = source.end_offsets(partitions, ENDS_TIMEOUT_S)
-        begins_at = _begins_at(source, unread, start, ends)
-    except (SfdError, TimeoutError):
-        return _Asked({}, {})  # the worker has its own way of telling that a broker is away or refuses
+        begins_at = _begins_at(source, unread, start, ends)  # unknown while the last owner's transaction is open
     return _Asked(ends, begins_at)
 
 
@@ -131,7 +151,8 @@ def _begins_at(source: Source, unread: tuple[int, ...], start: Start, ends: Mapp
     """What the group committed; where it never did, the log's beginning or its end of now, as the settings have it."""
     if not unread:
         return {}
-    committed = source.group_offsets(unread, ENDS_TIMEOUT_S)
+    found = source.committed(unread, ENDS_TIMEOUT_S)
+    committed = {partition: offset.offset for partition, offset in found.items() if offset is not None}
     new = tuple(partition for partition in unread if partition not in committed)
     first = source.first_offsets(new, ENDS_TIMEOUT_S) if start == "earliest" else _only(ends, new)
     return {**committed, **first}

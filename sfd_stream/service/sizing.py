@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from sfd_stream.config.model import CheckpointSettings, SketchSettings, SnapshotSettings
+from sfd_stream.config.values import show_size
 from sfd_stream.service.quota import MEMORY_SHARE
 from sfd_stream.sketch.builder import Parameters
 from sfd_stream.state.partition import ENTRY_BYTES, Shape
@@ -88,6 +89,26 @@ def pod_bytes(partition_bytes: int, partitions: int, pods: int) -> int:
     """With one pod away, the others have its partitions too."""
     each = math.ceil(partitions / max(pods - 1, 1))
     return PROCESS_BYTES + QUEUES_BYTES + math.ceil(each * partition_bytes / MEMORY_SHARE)
+
+
+def too_wide(shape: Shape, d: int, budget_bytes: int) -> str | None:
+    """Why a partition with `d` columns can't be kept in so much memory; None if it may fit."""
+    least = shape.least_bytes(d)
+    if least <= budget_bytes:
+        return None
+    sketch = f"a sketch of {shape.parameters.ell} rows and {d} columns"
+    return f"{sketch} needs at least {as_size(least)}, but worker.memory_max_bytes is {show_size(budget_bytes)}"
+
+
+def may_be_too_large(shape: Shape, budget_bytes: int) -> str | None:
+    """Why a partition may take more memory than the worker may use; None if it never does."""
+    most = shape.memory_bytes()
+    if most <= budget_bytes:
+        return None
+    return f"a partition may need up to {as_size(most)}, but worker.memory_max_bytes is {show_size(budget_bytes)}"
+
+
+LESS_MEMORY: Final = "lower sketch.ell or the number of columns, or raise worker.memory_max_bytes and the memory limit"
 
 
 def checkpoint_bytes_per_hour(shape: Shape, load: Load) -> int:

@@ -129,7 +129,8 @@ class Sketching:
                 self._host.source.resume([tenure.partition])
 
     def close(self) -> None:
-        self._thread.shutdown(wait=False, cancel_futures=True)
+        """Returns when the running batch is applied; what waits is dropped."""
+        self._thread.shutdown(wait=True, cancel_futures=True)
 
 
 def _freeze(tenure: Tenure) -> Frozen:

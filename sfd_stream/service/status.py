@@ -51,13 +51,19 @@ class PartitionStatus:
     end: int | None = None
     lag: int | None = None
     stuck_s: float = 0.0
+    silent_s: float = 0.0
     rows: int = 0
     nnz: int = 0
     bad: int = 0
     tombstones: int = 0
     shrinks: int = 0
     delta_ratio: float | None = None
+    failure_probability: float | None = None
     drift: float | None = None
+    """Mean squared sine of the angles: 0 the same, 1 orthogonal."""
+    drift_degrees: float | None = None
+    """The largest angle between the first directions of two samples; the rows' own is within the error of it."""
+    drift_error_degrees: float | None = None
     buffer_fill: float = 0.0
     number: int | None = None
     epoch: int | None = None
@@ -75,7 +81,7 @@ class DeadLetter:
     reason: str
     words: str
     preview: str
-    """The first bytes of the message, made printable."""
+    """The first bytes of the message, made printable; empty unless http.excerpts is set."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +94,9 @@ class Moment:
     delta_ratio: float | None
     checkpoint_age_s: float
     drift: float | None
+    drift_degrees: float | None = None
+    """Of the partition that has drifted most, with its error."""
+    drift_error_degrees: float | None = None
 
 
 @dataclass(frozen=True)

@@ -60,6 +60,13 @@ class Tenure:
     job_kind: JobKind = "claim"
     """Of the job, or the last one."""
     assigned_s: float = 0.0
+    step: str = "start"
+    """What the job does or waits for, since `step_s`."""
+    step_s: float = 0.0
+    step_failure: str = ""
+    """Why the step was repeated last."""
+    stuck_told_s: float = float("-inf")
+    """When it was last logged that the claim does not progress."""
     state: PartitionState | None = None
     columns: Columns | None = None
     """As of the last record decoded, which the state may not have reached yet."""
@@ -73,6 +80,8 @@ class Tenure:
     unseen_since: float | None = None
     """When the oldest record came that no snapshot has shown."""
     snapshot_at: float = 0.0
+    """When the last snapshot was begun."""
+    republished_at: float = 0.0
     """When the last snapshot was begun or published again."""
     held_back: bool = False
     finished: bool = False
@@ -95,6 +104,10 @@ class Tenure:
         self.rows_unseen += decoded.block.rows
         self.dirty_since = now_s if self.dirty_since is None else self.dirty_since
         self.unseen_since = now_s if self.unseen_since is None else self.unseen_since
+
+    def begin_step(self, name: str, now_s: float) -> None:
+        """A job goes on. May be called by any thread."""
+        self.step, self.step_s, self.step_failure = name, now_s, ""
 
     @property
     def log(self) -> Log:

@@ -10,7 +10,9 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
 from sfd_stream.errors import BrokerRefusedError
-from sfd_stream.kafka.faults import CHECK_IT, is_away
+from sfd_stream.kafka.faults import is_away
+from sfd_stream.kafka.outage import SLICE_S
+from sfd_stream.service.topics import unavailable
 
 if TYPE_CHECKING:
     from sfd_stream.config.model import Settings
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
 _BROKER_DEFAULT: Final = -1
 _TIMEOUT_S: Final = 30.0
 _MESSAGE_MAX_BYTES: Final = 1_000_000  # librdkafka's own
+SNAPSHOT_PARTITIONS: Final = 1
+"""Of a new topic of snapshots or merges. One is enough: readers read them all, and in order."""
 ROOM_BYTES: Final = 65_536
 """For a message's key, headers and batch, beyond its value."""
 
@@ -30,29 +34,35 @@ class WantedTopic:
 
 
 def wanted_topics(settings: Settings, partitions: int) -> Iterator[WantedTopic]:
-    """All that the settings name. One partition is enough for snapshots: readers read them all, and in order."""
+    """All that the settings name."""
     yield WantedTopic(settings.input.topic, partitions)
     if settings.snapshot.topic is not None:
-        yield WantedTopic(settings.snapshot.topic, 1, _compacted(settings.snapshot.inline_max_bytes))
+        config = compacted_topic_config(settings.snapshot.inline_max_bytes)
+        yield WantedTopic(settings.snapshot.topic, SNAPSHOT_PARTITIONS, config)
     if settings.dead_letters.topic is not None:
         size = settings.input.max_message_bytes + ROOM_BYTES  # a dead letter is a message with headers
         yield WantedTopic(settings.dead_letters.topic, partitions, {"max.message.bytes": str(size)})
     if settings.merge.topic is not None:
-        yield WantedTopic(settings.merge.topic, 1, merge_topic_config(settings.kafka))
+        yield WantedTopic(settings.merge.topic, SNAPSHOT_PARTITIONS, merge_topic_config(settings.kafka))
 
 
 def merge_topic_config(kafka: Mapping[str, Any]) -> dict[str, str]:
     """A merge is never published as a reference: as large as a message may be, it must fit."""
-    return _compacted(int(kafka.get("message.max.bytes", _MESSAGE_MAX_BYTES)))
+    return compacted_topic_config(int(kafka.get("message.max.bytes", _MESSAGE_MAX_BYTES)))
 
 
-def _compacted(value_bytes: int) -> dict[str, str]:
+def compacted_topic_config(value_bytes: int) -> dict[str, str]:
+    """Settings of a new topic for snapshots of at most this size."""
     size = max(value_bytes + ROOM_BYTES, 1_048_588)  # never below Kafka's own default
     return {"cleanup.policy": "compact", "max.message.bytes": str(size)}
 
 
 def make_topic(admin: Any, topic: WantedTopic, replication_factor: int | None) -> bool:
     """Make it and say True, or say False where it is there already; nothing is changed about one that is."""
+    try:
+        admin.ask(lambda left_s: admin.list_topics(timeout=min(left_s, SLICE_S)), _TIMEOUT_S)
+    except TimeoutError as error:
+        raise unavailable(admin, str(error)) from None
     new = NewTopic(topic.name, topic.partitions, replication_factor or _BROKER_DEFAULT, config=topic.config)
     try:
         admin.create_topics([new], operation_timeout=_TIMEOUT_S, request_timeout=_TIMEOUT_S)[topic.name].result()
@@ -61,8 +71,8 @@ def make_topic(admin: Any, topic: WantedTopic, replication_factor: int | None) -
         if cause.code() == KafkaError.TOPIC_ALREADY_EXISTS:
             return False
         if is_away(cause):
-            said = f"{cause.name()}: {cause.str()}"
-            raise BrokerRefusedError(f"no broker answers within {_TIMEOUT_S:.0f} s ({said}); {CHECK_IT}") from error
+            words = f"topic {topic.name} was not created within {_TIMEOUT_S:.0f} s ({cause.name()})"
+            raise unavailable(admin, words) from None
         raise BrokerRefusedError(
             f"topic {topic.name} can't be made ({cause.name()}: {cause.str()}); grant CREATE on it, or make it with"
             f" {topic.partitions} partitions and {topic.config or 'no settings of its own'}"

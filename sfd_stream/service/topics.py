@@ -1,4 +1,7 @@
-"""Topics: is it there, how many partitions has it, and make it if not and if we may."""
+"""Topics: whether one exists, how many partitions it has; one that does not exist is created if we may.
+
+BrokerUnavailableError where no broker answers in time: whoever can wait asks again.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
-from sfd_stream.errors import BrokerRefusedError, SettingsError
+from sfd_stream.errors import BrokerRefusedError, BrokerUnavailableError, SettingsError
+from sfd_stream.kafka.faults import CHECK_IT, is_away
+from sfd_stream.kafka.outage import SLICE_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -23,30 +28,43 @@ def ensure_topic(
     partitions: int | None,
     *,
     sleep: Callable[[float], None],
+    new_partitions: int | None = None,
     config: Mapping[str, str] | None = None,
+    timeout_s: float | None = None,
 ) -> int:
-    """The topic's number of partitions; an absent one is made with `partitions`, or the broker's default."""
-    cluster = _listed(admin)
+    """The topic's number of partitions, which must be `partitions` where that is given.
+
+    A topic that does not exist is created with `partitions`, or `new_partitions`, or the broker's default.
+    `admin` is an `Admin`. `timeout_s`: time limit for the first answer of a broker.
+    """
+    cluster = _listed(admin, timeout_s=timeout_s)
     found = _partitions_of(cluster, topic)
     if found is None:
         # The built-in broker has no controller to make topics: it makes them by itself when asked for one.
         if cluster.controller_id in cluster.brokers:
-            _create(admin, cluster, topic, partitions, config or {})
+            _create(admin, cluster, topic, partitions or new_partitions, config or {})
         found = _await_partitions(admin, topic, sleep)
     if partitions is not None and found != partitions:
         raise SettingsError(f"topic {topic} has {found} partitions, not {partitions}; leave out --partitions")
     return found
 
 
-def _listed(admin: Any, topic: str | None = None) -> Any:
+def _listed(admin: Any, topic: str | None = None, timeout_s: float | None = None) -> Any:
     """The cluster's metadata. Listing all topics makes none; asking for one by name may make it."""
+
+    def question(left_s: float) -> Any:
+        slice_s = min(left_s, SLICE_S)
+        return admin.list_topics(timeout=slice_s) if topic is None else admin.list_topics(topic, slice_s)
+
     try:
-        return admin.list_topics(timeout=_TIMEOUT_S) if topic is None else admin.list_topics(topic, _TIMEOUT_S)
-    except KafkaException as error:
-        raise BrokerRefusedError(
-            f"no broker answers within {_TIMEOUT_S:.0f} s ({error.args[0].str()}); check"
-            " kafka.bootstrap.servers, security.protocol and the login"
-        ) from error
+        return admin.ask(question, _TIMEOUT_S if timeout_s is None else timeout_s)
+    except TimeoutError as error:
+        raise unavailable(admin, str(error)) from None
+
+
+def unavailable(admin: Any, words: str) -> BrokerUnavailableError:
+    reason = f" ({admin.outage.words})" if admin.outage.words else ""
+    return BrokerUnavailableError(f"{words}{reason}; {CHECK_IT}")
 
 
 def _partitions_of(cluster: Any, topic: str) -> int | None:
@@ -67,6 +85,9 @@ def _create(admin: Any, cluster: Any, topic: str, partitions: int | None, config
         cause = error.args[0]
         if cause.code() == KafkaError.TOPIC_ALREADY_EXISTS:
             return  # somebody was quicker
+        if is_away(cause):
+            words = f"topic {topic} was not created within {_TIMEOUT_S:.0f} s ({cause.name()})"
+            raise unavailable(admin, words) from None
         raise BrokerRefusedError(
             f"topic {topic} is not there and can't be made ({cause.str()}); create it, for example with"
             f" kafka-topics.sh --bootstrap-server {_address(cluster)} --create --topic {topic}"
@@ -84,4 +105,4 @@ def _await_partitions(admin: Any, topic: str, sleep: Callable[[float], None]) ->
         if found is not None:
             return found
         sleep(_RETRY_S)
-    raise BrokerRefusedError(f"topic {topic} was made but has no leaders after {_TIMEOUT_S:.0f} s; try again")
+    raise BrokerUnavailableError(f"topic {topic} was made but has no leaders after {_TIMEOUT_S:.0f} s; try again")

@@ -60,6 +60,9 @@ class Identity:
     memory_max_bytes: int
     shows: bool = False
     """Whether snapshots are published."""
+    checkpoint_every_s: float | None = None
+    excerpts: bool = False
+    """Whether the status shows what bad messages hold."""
 
     @property
     def promised_ratio(self) -> float | None:
@@ -233,7 +236,7 @@ class Watch:
             version=__version__,
             started_at_s=self._started_at_s,
             at_s=self.wall_clock(),
-            doing=in_words(parts, around, pace),
+            doing=in_words(parts, around, pace, self.identity.checkpoint_every_s),
             ready=around.joined and all(part.state not in ("claiming", "waiting") for part in parts),
             rows=self._rows,
             rows_per_s=pace,
@@ -262,7 +265,9 @@ class Watch:
         applied = applied_of(seen, around)
         end = max((value for value in (seen.end, applied) if value is not None), default=None)
         lag = end - applied if end is not None and applied is not None else None
+        silent_s = known.silent_s(seen, around, now)
         spectrum = self.looker.spectra.get(seen.partition)
+        degrees, error_degrees = self.looker.angles.get(seen.partition, (None, None))
         base = PartitionStatus(
             partition=seen.partition,
             state=seen.state,
@@ -270,8 +275,11 @@ class Watch:
             committed=seen.committed,
             end=end,
             lag=lag,
-            stuck_s=known.stuck_s(applied, lag, now),
+            stuck_s=max(known.stuck_s(applied, lag, now, seen.claim_step_s), silent_s),
+            silent_s=silent_s,
             drift=self.looker.drifts.get(seen.partition),
+            drift_degrees=degrees,
+            drift_error_degrees=error_degrees,
             number=manifest.number if manifest is not None else None,
             epoch=manifest.epoch if manifest is not None else None,
             checkpoint_age_s=age_s(now, known.undurable_since, seen.dirty_since),

@@ -10,12 +10,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import re
 import resource
 import socket
 import threading
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
+from ipaddress import ip_address
 from pathlib import Path
 from typing import NamedTuple
 
@@ -120,6 +122,7 @@ class Port:
         name = listener.getsockname()  # of a Unix socket it is a path
         self.host, self.number = name[:2] if isinstance(name, tuple) else (name, 0)
         self._listener = listener
+        self._loopback = isinstance(name, tuple) and ip_address(self.host).is_loopback
         self._routes = routes
         self._loop = asyncio.new_event_loop()
         self._over = asyncio.Event()
@@ -215,10 +218,8 @@ class Port:
             self._connections[task] = idle
 
     async def _answer(self, request: Request) -> Answer:
-        if request.problem is not None:
-            return Answer.text(400, request.problem)
-        if request.method not in ("GET", "HEAD"):
-            return Answer.text(405, "only GET is answered here")
+        if (refusal := self._refusal_of(request)) is not None:
+            return refusal
         route = self._routes.get(request.path)
         if route is None:
             return Answer.text(404, f"there is {', '.join(sorted(self._routes))}")
@@ -228,6 +229,15 @@ class Port:
             return await route.handler()
         except Exception as error:  # noqa: BLE001 - a page that can't be made must not end the port
             return Answer.text(500, f"this can't be shown now: {type(error).__name__}")
+
+    def _refusal_of(self, request: Request) -> Answer | None:
+        if request.problem is not None:
+            return Answer.text(400, request.problem)
+        if self._loopback and not is_own_name(request.host):
+            return Answer.text(421, "only requests to localhost are answered here; set http.host to serve other names")
+        if request.method not in ("GET", "HEAD"):
+            return Answer.text(405, "only GET is answered here")
+        return None
 
     async def _paced(self) -> bool:
         """Waits for its turn; False if that would take too long."""
@@ -245,6 +255,7 @@ class Request(NamedTuple):
     method: str
     path: str
     stays: bool
+    host: str | None = None
     problem: str | None = None
 
     @classmethod
@@ -252,13 +263,31 @@ class Request(NamedTuple):
         line, *fields = head.decode("latin-1").split("\r\n")
         words = line.split(" ")
         if len(words) != 3 or words[2] not in ("HTTP/1.1", "HTTP/1.0"):
-            return cls("", "", False, "this is not HTTP/1.1")
+            return cls("", "", False, problem="this is not HTTP/1.1")
         method, target, version = words
-        headers = {name.strip().lower(): value.strip().lower() for name, _, value in (f.partition(":") for f in fields)}
+        pairs = [(name.strip().lower(), value.strip().lower()) for name, _, value in (f.partition(":") for f in fields)]
+        headers, names = dict(pairs), [name for name, _ in pairs]
+        if any(names.count(name) > 1 for name in ("content-length", "host", "transfer-encoding")):
+            return cls(method, "", False, problem="a header stands twice that may stand once")
         if headers.get("content-length", "0") != "0" or "transfer-encoding" in headers:
-            return cls(method, "", False, "a request has no body here")
+            return cls(method, "", False, problem="a request has no body here")
         stays = headers.get("connection", "keep-alive" if version == "HTTP/1.1" else "close") != "close"
-        return cls(method, target.partition("?")[0], stays)
+        return cls(method, target.partition("?")[0], stays, headers.get("host"))
+
+
+def is_own_name(host: str | None) -> bool:
+    """Whether a request's Host, where it has one, is a name of this machine that no other can have: a page whose name
+    was made to resolve to a loopback address (DNS rebinding) comes with its own.
+    """
+    if host is None:
+        return True
+    name = host.rpartition(":")[0] if re.search(r"[^:]:\d*$", host) else host
+    if name in ("localhost", socket.gethostname().lower()):
+        return True
+    try:
+        return ip_address(name.strip("[]")).is_loopback
+    except ValueError:
+        return False
 
 
 async def _send(writer: asyncio.StreamWriter, answer: Answer, *, head_only: bool, stays: bool) -> None:

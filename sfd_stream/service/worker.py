@@ -14,7 +14,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from sfd_stream.errors import BrokerRefusedError, SfdError
+from sfd_stream.errors import BrokerRefusedError, RefusedStateError, SfdError
 from sfd_stream.kafka.dead_letters import BadMessageGauge, DeadLetters
 from sfd_stream.kafka.records import PartitionBatch
 from sfd_stream.kafka.sink import Sink
@@ -31,6 +31,7 @@ from sfd_stream.service.keeper import AbandonedError, Surroundings
 from sfd_stream.service.outcomes import Outcomes
 from sfd_stream.service.publishing import Publishing
 from sfd_stream.service.rebalance import Tenures
+from sfd_stream.service.sizing import too_wide
 from sfd_stream.service.sketching import Sketching
 from sfd_stream.service.tenure import JobKind, Log, Plan, Progress, Tenure
 from sfd_stream.service.watch import Watch
@@ -65,7 +66,7 @@ class Worker:
         log: Log,
         publishing: Publishing | None = None,
         courier_for: Callable[[Worker], Courier] | None = None,
-        prepare: Callable[[], None] = lambda: None,
+        prepare: Callable[[float], None] = lambda _: None,
         output_epochs: OutputEpochs | None = None,
     ) -> None:
         self.plan = plan
@@ -77,7 +78,8 @@ class Worker:
         self.source: Source  # set by `run`: the source needs its listener first
         self.tenures = Tenures(self)
         self.sketching = Sketching(self)
-        self.committing = Committing(self)
+        self._beside = Beside(IO_THREADS, "checkpoint")
+        self.committing = Committing(self, self._beside)
         self.delivery = Delivery(self, sink, publishing, courier_for(self) if courier_for is not None else None)
         self._outcomes = Outcomes(self)
         self._intake = Intake(plan.topic, plan.limits, gauge, around.wall_clock, watch)
@@ -87,7 +89,6 @@ class Worker:
         self._output_epochs = output_epochs
         self._claims: Claims  # set when the broker has told who it is
         self._desk = Desk()
-        self._beside = Beside(IO_THREADS, "checkpoint")
         self._stopping = False
         self._ending: Ending | None = None
 
@@ -130,9 +131,20 @@ class Worker:
         if tenure is None or tenure.state is None or tenure.columns is None:
             return  # given up while this batch was on its way, or read beyond the end
         taken = self._intake.take(batch, tenure.columns)
+        if taken.decoded.growth:
+            self._refuse_too_wide(tenure, taken.decoded.columns.d)
         tenure.take(taken.decoded, batch.next_offset, self.around.clock())
         self.progress.take(len(batch), taken.decoded)
         self.sketching.apply(tenure, taken.decoded, batch.next_offset, batch.leader_epoch, taken.tombstones)
+
+    def _refuse_too_wide(self, tenure: Tenure, d: int) -> None:
+        """Before anything is allocated for columns that the memory has no room for."""
+        reason = too_wide(self.plan.shape(tenure.partition), d, self.plan.memory_max_bytes)
+        if reason is not None:
+            raise RefusedStateError(
+                f"{tenure.keeper.where} has grown: {reason}; raise worker.memory_max_bytes, or lower sketch.ell, or"
+                " lower input.d_max below the columns of such rows, which makes them bad messages"
+            )
 
     def serve(self) -> None:
         """What others wait for: delivery reports, questions at the desk, commits that failed."""
@@ -148,6 +160,7 @@ class Worker:
         now_s, policy = self.around.clock(), self.plan.checkpoint
         for tenure in self.tenures.all():
             if tenure.state is None:
+                self.tenures.warn_if_stuck(tenure, now_s)
                 continue
             elapsed_s = now_s - tenure.dirty_since if tenure.dirty_since is not None else 0.0
             due = policy.is_due(rows=tenure.rows_since, elapsed_s=elapsed_s, changed=tenure.dirty)
@@ -155,7 +168,7 @@ class Worker:
             if (due or show) and tenure.job is None:
                 self.begin_checkpoint(tenure, show=show)
             elif tenure.job is None and self.delivery.is_again_due(tenure, now_s):
-                tenure.snapshot_at = now_s
+                tenure.republished_at = now_s
                 self.begin(tenure, "publication", self.delivery.show_again, tenure)
             self.sketching.hold_back(tenure, too_far=tenure.rows_since >= HELD_BACK_AFTER * policy.every_rows)
 
@@ -167,7 +180,8 @@ class Worker:
         tenure.rows_since, tenure.dirty_since = 0, None
         if show:
             self.watch.snapshot_begun(tenure.partition, tenure.unseen_since)
-            tenure.snapshot_at, tenure.unseen_since, tenure.rows_unseen = self.around.clock(), None, 0
+            tenure.snapshot_at = tenure.republished_at = self.around.clock()
+            tenure.unseen_since, tenure.rows_unseen = None, 0
         self.begin(tenure, "checkpoint", self._checkpoint, tenure, freezing, show)
 
     def _checkpoint(self, tenure: Tenure, freezing: Future[Frozen], show: bool) -> Manifest:
@@ -195,6 +209,13 @@ class Worker:
 
     def _claim(self, tenure: Tenure, shape: Shape) -> PartitionState:
         state = self._claims.claim(tenure, shape)
+        self._refuse_too_wide(tenure, state.builder.d)
+        if shape.topic_failure_probability is not None and state.shape.topic_failure_probability is None:
+            tenure.log.info(
+                "restored state keeps its own failure probability",
+                failure_probability=state.builder.failure_probability,
+                reason="it was made when sketch.failure_probability meant one partition, not the topic",
+            )
         self.delivery.take_over(tenure)
         return state
 
@@ -216,23 +237,21 @@ class Worker:
     def _begin(self) -> None:
         cluster_id = self._patiently(self.source.cluster_id)
         partitions = self._patiently(self.source.partition_count)
-        self._claims = Claims(
-            self.plan, self.around, self.source, self._desk, cluster_id, partitions, self._output_epochs
-        )
+        self._claims = Claims(self.plan, self.around, self.source, cluster_id, partitions, self._output_epochs)
         self.delivery.know_partitions(partitions)
-        self._prepare()
+        self._patiently(self._prepare)
         if self._letters_for is not None:
             self._intake.letters = self._letters_for(self._patiently(self.source.topic_id))
         if self.plan.until_end:
             everything = range(partitions)
             ends = self._patiently(lambda timeout_s: self.source.end_offsets(everything, timeout_s))
             self.progress.ends = ends
-            self._ending = Ending(ends, self.source, self, self.around.clock)
+            self._ending = Ending(ends, self.source, self, self.around.clock, self._beside)
 
     def _patiently(self, question: Callable[[float], T]) -> T:
         return patiently(question, clock=self.around.clock, give_up_s=self.plan.give_up_s, check=self._check_stopping)
 
-    def _check_stopping(self) -> None:
+    def _check_stopping(self, _: Exception) -> None:
         """A loop that waits for its broker is alive."""
         self.watch.alive()
         if self._stopping:
@@ -250,7 +269,11 @@ class Worker:
         return self._ending is not None and self.sketching.idle and self._ending.reached()
 
     def _close(self) -> None:
-        """Last checkpoints (on_revoke), leave the group, and out. Nothing is waited for beyond the budget."""
+        """Last checkpoints (on_revoke), leave the group, and out.
+
+        Beyond the budget only running computations are awaited: the process must not exit while a thread is inside
+        BLAS. Store and broker requests are abandoned.
+        """
         self.tenures.close()
         try:
             self.source.close(self.plan.revoke_budget_s + LEAVE_S)
@@ -261,4 +284,6 @@ class Worker:
             if self._sink is not None:
                 self._sink.close(FLUSH_S)  # what no checkpoint waited for is met again
             self.sketching.close()
+            self.watch.looker.close()
             self._beside.shutdown(wait=False, cancel_futures=True)
+            self.around.computing.close()

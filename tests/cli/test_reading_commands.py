@@ -99,6 +99,48 @@ def test_read_json_says_all_that_a_program_needs(
     assert 0 < low <= high <= 1
 
 
+def test_read_around_the_mean_has_the_directions_of_pca(
+    built_in: BuiltIn, topic: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(built_in, "read", "--topic", topic, "--centre", "--top", "99", "--columns", "2", "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    merged = wanted()
+    truth = np.cov(np.vstack([rows_of(p).toarray() for p in (0, 1)]).T)
+    assert found["centred"] is True
+    assert found["total_variance"] == pytest.approx(np.trace(truth))
+    directions, pca = found["directions"], merged.pca(merged.k_max)
+    assert [one["explained_variance"] for one in directions] == pca.explained_variance.tolist()
+    names = [[(c["name"], c["weight"]) for c in direction["columns"]] for direction in directions]
+    assert names == merged.top(merged.k_max, 2, centre=True)
+    for one, true in zip(directions, np.linalg.eigvalsh(truth)[::-1], strict=False):
+        low, high = one["share"]
+        assert 0 <= low <= true / np.trace(truth) <= high <= 1
+    assert run(built_in, "read", "--topic", topic, "--centre", "--top", "3") == 0
+    printed = capsys.readouterr().out
+    assert "variance" in printed
+    assert "singular value" not in printed
+
+
+def test_read_gives_the_failure_probability_of_the_merge(built_in: BuiltIn, capsys: pytest.CaptureFixture[str]) -> None:
+    name, risky = built_in.create_topic(), {"failure_probability": 0.004}
+    publish(built_in, name, [message(replace(one, sketch=replace(one.sketch, **risky))) for one in made()])
+    assert run(built_in, "read", "--topic", name) == 0
+    assert "except with probability 0.008" in capsys.readouterr().out
+    assert run(built_in, "read", "--topic", name, "--json") == 0
+    assert json.loads(capsys.readouterr().out)["failure_probability"] == 0.008
+
+
+def test_read_around_the_mean_needs_column_sums(built_in: BuiltIn, capsys: pytest.CaptureFixture[str]) -> None:
+    name = built_in.create_topic()
+    publish(built_in, name, [message(replace(one, sketch=replace(one.sketch, column_sums=None))) for one in made()])
+    assert run(built_in, "read", "--topic", name, "--centre") == 3
+    assert "without column sums, which --centre needs; set snapshot.column_sums: true" in capsys.readouterr().err
+    empty = built_in.create_topic()
+    publish(built_in, empty, [message(without_rows())])
+    assert run(built_in, "read", "--topic", empty, "--centre", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["directions"] == []
+
+
 def test_read_per_partition_does_not_merge(built_in: BuiltIn, topic: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(built_in, "read", "--topic", topic, "--per-partition", "--json") == 0
     found = json.loads(capsys.readouterr().out)["snapshots"]
@@ -175,6 +217,10 @@ def test_exports_hold_the_sketch(
         assert np.array_equal(found["column_sums"], np.asarray(merged.sketch.column_sums))
         assert (int(found["rows"]), float(found["delta"])) == (80, merged.delta)
         assert found["names"].tolist() == ["sun", "moon", "[red]star[/red]"]
+        by_name = found["components"][:, found["name_columns"]] * found["name_signs"]
+        assert np.array_equal(np.abs(by_name), np.abs(merged.components_by_name()[:, :3]))
+        signs = merged.sketch.features.signs()  # type: ignore[union-attr]
+        assert found["name_signs"].tolist() == signs[found["name_columns"]].tolist()
         assert found["missing"].tolist() == []
     assert np.array_equal(scipy.io.mmread(files["mtx"]), merged.sketch.matrix)
     with files["csv"].open(newline="") as stream:
@@ -201,6 +247,15 @@ def test_every_picture_is_drawn(
     data = file.read_bytes()
     assert len(data) > 10_000
     assert data.startswith(b"\x89PNG" if suffix == "png" else b"<?xml")
+
+
+def test_drift_of_one_snapshot_is_an_error_not_an_empty_chart(
+    built_in: BuiltIn, topic: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "drift.svg"
+    assert run(built_in, "plot", str(file), "--what", "drift", "--topic", topic) == 3
+    assert "drift needs two snapshots of each partition, and the topic holds one" in capsys.readouterr().err
+    assert not file.exists()
 
 
 def test_drift_is_told_from_the_first_state_that_has_directions_and_says_what_is_missing() -> None:
@@ -327,7 +382,10 @@ def test_merge_once_ends_well_only_if_it_has_published(
     (tmp_path / "store").mkdir()
     publish(built_in, referring, [reference_to(encode_snapshot(made()[0]), store_url, "gone")])
     assert main(merge_arguments(built_in, topics=referring, topic=out)) == 5
-    assert "which is not there" in capsys.readouterr().err
+    assert "not told to trust" in capsys.readouterr().err
+    for told in (f"checkpoint.url={store_url}", f"snapshot.trusted_stores=s3://other/place,{store_url}"):
+        assert main([*merge_arguments(built_in, topics=referring, topic=out), "--set", told]) == 5
+        assert "which is not there" in capsys.readouterr().err
     monkeypatch.setattr(Sink, "publish", lambda *_: None)  # its queue is full: the broker takes nothing
     assert main(merge_arguments(built_in, topics=topic, topic=out)) == 5
     assert f"was not delivered to {out}" in capsys.readouterr().err

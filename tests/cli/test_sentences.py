@@ -75,5 +75,5 @@ def test_nobody_there_is_not_taken_for_a_missing_right(
     flags = [word for item in given.items() for word in ("--set", "=".join(item))]
     assert main(["topics", "--partitions", "1", *flags]) == 5
     err = capsys.readouterr().err.splitlines()[-1]
-    assert err.startswith("error: no broker answers within 1 s")
+    assert "did not answer within 1 s" in err
     assert "grant CREATE" not in err

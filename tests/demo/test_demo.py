@@ -46,6 +46,7 @@ def chapters(text: str) -> list[str]:
 
 @pytest.mark.real_s3
 @pytest.mark.xdist_group("s3")
+@pytest.mark.slow
 def test_on_a_kafka_and_a_bucket_of_ones_own_it_stays_until_told_and_takes_everything_away_again(
     play: Callable[..., Playing], kafka: Broker, s3_server: SeaweedServer
 ) -> None:
@@ -70,6 +71,7 @@ def test_on_a_kafka_and_a_bucket_of_ones_own_it_stays_until_told_and_takes_every
     assert store.list("") == []
 
 
+@pytest.mark.slow
 def test_interrupted_in_the_middle_it_leaves_nothing_behind(play: Callable[..., Playing]) -> None:
     playing = play()
     playing.await_("Rows flow")
@@ -79,6 +81,7 @@ def test_interrupted_in_the_middle_it_leaves_nothing_behind(play: Callable[..., 
     assert playing.left_behind() == []
 
 
+@pytest.mark.slow
 def test_a_claim_that_fails_is_said_with_exit_1_and_nothing_is_left_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -100,7 +103,7 @@ def test_a_broker_that_is_not_there_is_said(
     monkeypatch.setattr("sfd_stream.service.demo.truth", lambda: small_truth(1))
     monkeypatch.setattr("sfd_stream.service.topics._TIMEOUT_S", 0.3)
     assert main(["demo", "--broker", "127.0.0.1:1"]) == 5
-    assert "error: no broker answers" in capsys.readouterr().err
+    assert "did not answer within 0.3 s" in capsys.readouterr().err
 
 
 def test_a_bucket_and_a_place_for_the_picture_that_are_not_there_are_said(

@@ -8,6 +8,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from sfd_stream.config.model import InputSettings
+from sfd_stream.config.values import show_size
 from tests.docs.pages import PAGES, Block, links, name_of
 from tests.docs.playing import play
 
@@ -48,8 +50,33 @@ def paste(page: Path) -> None:
             shutil.copy(picture, shown)
 
 
+LIMITS = {
+    "max_message_bytes": "bytes of a message",
+    "max_message_nnz": "indices of a message",
+    "max_message_rows": "rows of a block",
+    "max_name_bytes": "bytes of a string",
+}
+
+
+def limits_table() -> str:
+    """The table of limits in docs/formats.md: the settings' own defaults."""
+    rows = ["| what | most | setting |", "|---|---|---|"]
+    for name, words in LIMITS.items():
+        default = InputSettings.model_fields[name].default
+        most = show_size(default) if default % 2**20 == 0 else f"{default:,}"
+        rows.append(f"| {words} | {most.replace('MiB', ' MiB')} | `input.{name}` |")
+    return "\n".join(rows) + "\n"
+
+
+def paste_limits(page: Path) -> None:
+    head, _, rest = page.read_text(encoding="utf-8").partition("<!-- limits -->\n")
+    page.write_text(f"{head}<!-- limits -->\n{limits_table()}<!-- /limits -->{rest.partition('<!-- /limits -->')[2]}")
+
+
 if __name__ == "__main__":
     wanted = [Path(argument).resolve() for argument in sys.argv[1:]] or PAGES
     for page in wanted:
         sys.stdout.write(f"{name_of(page)}\n")
+        if page.name == "formats.md":
+            paste_limits(page)
         paste(page)

@@ -113,8 +113,11 @@ def test_a_disk_without_room_for_the_checkpoints(tmp_path: Path) -> None:
 def test_more_memory_than_there_is(tmp_path: Path) -> None:
     assert judged(attempt("memory", tmp_path, **{"worker.memory_max_bytes": "1000TiB"})) == ("warning", 1)
     one = attempt("memory", tmp_path, **{"sketch.d": "100000000", "sketch.ell": "100"})
+    assert judged(one) == ("failed", 2)
+    assert "100000000 columns needs at least 160 GB" in one.reason
+    one = attempt("memory", tmp_path, **{"sketch.d": "1000000", "sketch.ell": "50", "worker.memory_max_bytes": "2GiB"})
     assert judged(one) == ("warning", 1)
-    assert "one partition may need" in one.reason
+    assert "a partition may need up to" in one.reason
 
 
 def test_more_threads_than_processors(tmp_path: Path) -> None:

@@ -10,6 +10,8 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
+from sfd_stream.cli.wiring import shape_of
+from sfd_stream.config import Settings, load
 from sfd_stream.storage import open_store
 from tests.checkpoints.conftest import History, Site
 from tests.doctor.clinic import Clinic, Diagnosis
@@ -185,3 +187,18 @@ def history_of(clinic: Clinic, partition: int = 0) -> History:
     site = Site(clinic.folder, topic=clinic.rows, group=clinic.group, store_url=clinic.store.as_uri())
     site.write()
     return History(site, partition).claim()
+
+
+def test_partitions_that_a_worker_has_no_room_for_are_said(clinic: Clinic) -> None:
+    """`run` would read the first partition and warn that the second waits, unread."""
+    wide = {"sketch.d": "200000", "sketch.ell": "20", "sketch.buffer_max_bytes": "1MiB"}
+    needed = shape_of(settings_of({**clinic.settings, **wide}), 0).memory_bytes()
+    found = clinic.examine(**wide, **{"worker.memory_max_bytes": str(needed * 3 // 2)})
+    assert found.bad() == ["partitions"]
+    assert found.verdict("partitions") == "warning"
+    assert "a worker has room for 1 of 2 partitions; without others the rest wait, unread" in found.words("partitions")
+    assert clinic.examine(**wide, **{"worker.memory_max_bytes": str(needed * 2)}).bad() == []
+
+
+def settings_of(given: dict[str, str]) -> Settings:
+    return load(None, environ={}, overrides=[f"{key}={value}" for key, value in given.items()]).settings

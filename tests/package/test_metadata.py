@@ -20,6 +20,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from trove_classifiers import classifiers
 
+import sfd_stream
 from sfd_stream import __version__
 
 if TYPE_CHECKING:
@@ -168,3 +169,38 @@ print([name for name in heavy if name in sys.modules])
 """
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == ["[]", "[]", "['confluent_kafka']"]
+
+
+def test_python_m_runs_the_program() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "sfd_stream", "--version"], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert __version__ in done.stdout
+
+
+def test_a_mistyped_name_is_seen_by_a_type_checker(tmp_path: Path) -> None:
+    """And every public name has a type of its own."""
+    good, typo = tmp_path / "good.py", tmp_path / "typo.py"
+    good.write_text("".join(f"from sfd_stream import {name}\n" for name in [*sfd_stream.__all__, "__version__"]))
+    typo.write_text("from sfd_stream import SparseFrequentDirection\n")
+    command = [sys.executable, "-m", "mypy", "--strict", "--follow-imports", "silent", str(good), str(typo)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    found = [line for line in done.stdout.splitlines() if ": error:" in line]
+    assert len(found) == 1, done.stdout
+    assert 'has no attribute "SparseFrequentDirection"' in found[0]
+
+
+def test_every_public_name_can_be_imported_and_no_other() -> None:
+    for name in sfd_stream.__all__:
+        assert getattr(sfd_stream, name).__name__ == name
+    with pytest.raises(AttributeError, match="SparseFrequentDirection"):
+        _ = sfd_stream.SparseFrequentDirection
+    assert set(sfd_stream.__all__) <= set(dir(sfd_stream))
+
+
+def test_make_help_lists_every_target_that_has_a_word_about_it() -> None:
+    shown = subprocess.run(["make", "help"], capture_output=True, text=True, check=True, cwd=ROOT).stdout
+    told = re.findall(r"^([^\s:=#]+):.*## ", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert "test-k8s" in told
+    assert re.findall(r"^  make (\S+)", shown, re.MULTILINE) == told

@@ -4,6 +4,7 @@ that came in by a name or a message.
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -143,6 +144,19 @@ def test_the_values_shown_are_those_of_the_status(page: Any, live: Live) -> None
     assert page.complaints in ([], ["Failed to load resource: net::ERR_CONNECTION_REFUSED"])
 
 
+def test_each_figure_says_what_it_is_of(page: Any, live: Live) -> None:
+    with live.running() as address:
+        worker = settled(page, live, address)
+        reserved, allowed = worker["memory_reserved_bytes"] / 2**20, worker["memory_max_bytes"] / 2**30
+        note = page.inner_text("#note-memory")
+        assert note == f"reserved for sketches: {reserved:g} MiB of {allowed:g} GiB"  # may be above what is in use
+        assert page.inner_text("#note-delta").startswith("worst partition, promised: ≤ ")
+        merged = sum(part["failure_probability"] for part in worker["partitions"])
+        assert f" · all partitions merged: wrong with probability ≤ {merged:.2g}" in page.inner_text("#note-delta")
+        assert "differ beyond the sketch's error" in page.inner_text("#about-drift")
+        assert re.search(r" · [0-9.]+ s ago$", page.inner_text("#about-spectrum"))
+
+
 def test_it_keeps_up_by_itself_while_rows_flow(page: Any, live: Live) -> None:
     with live.running() as address:
         page.goto(address)
@@ -235,15 +249,19 @@ def test_a_reason_has_its_share_of_the_bar_and_drift_the_whole_chart(page: Any, 
     with live.running() as address:
         worker = settled(page, live, address)
         at_s, moment = worker["at_s"], worker["history"][0]
-        worker["history"] = [{**moment, "at_s": at_s - ago, "drift": 0.1} for ago in (90, 75, 60, 45, 30, 15)]
+        drifted = {"drift_degrees": 10, "drift_error_degrees": 4}
+        worker["history"] = [{**moment, "at_s": at_s - ago, **drifted} for ago in (90, 75, 60, 45, 30, 15)]
+        worker["partitions"] = [{**part, **drifted} for part in worker["partitions"]]
         page.route("**/status.json", lambda route: route.fulfill(json={"schema": 1, "workers": [worker]}))
         page.wait_for_selector("text=over the last 90 s", timeout=15_000)
         shares = page.eval_on_selector_all(".track i", "all => all.map((one) => one.style.getPropertyValue('--w'))")
         assert shares == ["0.750", "0.250"]
         worker["dead_letters"] = {"malformed": 7}
         page.wait_for_selector(".track", state="hidden", timeout=15_000)  # one alone has none to compare with
-        line, chart = page.locator("#drift path").bounding_box(), page.locator("#drift").bounding_box()
+        line, chart = page.locator("#drift path.spark").bounding_box(), page.locator("#drift").bounding_box()
         assert line["width"] > 0.85 * chart["width"]
+        band = page.locator("#drift path.fillarea").bounding_box()
+        assert band["y"] < line["y"] < band["y"] + band["height"], "the error is drawn on both sides of the angle"
 
 
 @pytest.mark.parametrize("width", [320, 390, 768, 1200])

@@ -13,6 +13,7 @@ from confluent_kafka.admin import AclOperation, ResourceType  # type: ignore[att
 
 from sfd_stream.wire.row_encode import encode_row
 from tests.parts.secure import PASSWORD, SecureBroker
+from tests.parts.slow import smoke_first
 
 pytestmark = [pytest.mark.real_kafka, pytest.mark.xdist_group("secure")]
 
@@ -76,7 +77,7 @@ class Stage:
         return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, cwd=ROOT)
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", smoke_first(WAYS))
 def test_every_way_in_reads_and_writes_with_exactly_the_rights_in_the_documents(
     broker: SecureBroker, tmp_path: Path, way: str
 ) -> None:

@@ -138,7 +138,7 @@ class FakeSource:
         self.events.append(lambda: self.revoke(self.assigned))
         self.events.append(lambda: self._assign(self.logs))
 
-    def commit(self, offsets: Mapping[int, int]) -> None:
+    def commit(self, offsets: Mapping[int, int], metadata: str = "") -> None:
         for partition, offset in offsets.items():
             self.commits.append((partition, offset))
             if self.fail_commits:
@@ -161,9 +161,6 @@ class FakeSource:
 
     def end_offsets(self, partitions: Collection[int], timeout_s: float) -> dict[int, int]:
         return {p: len(self.logs[p]) for p in partitions}
-
-    def group_offsets(self, partitions: Collection[int], timeout_s: float) -> dict[int, int]:
-        return {p: self.committed_offsets[p] for p in partitions if p in self.committed_offsets}
 
     def first_offsets(self, partitions: Collection[int], timeout_s: float) -> dict[int, int]:
         return dict.fromkeys(partitions, 0)

@@ -71,7 +71,8 @@ def all_shown(broker: Broker, topic: str, partition: int | None = None, **proper
 
 def latest(run: Run, topic: str) -> list[Snapshot]:
     """What a cold reader sees."""
-    with SnapshotReader(run.broker.bootstrap, topic, group=run.group, log_level=0) as reader:
+    told = {"group": run.group, "trusted_stores": [run.url], "store_options": run.options}
+    with SnapshotReader(run.broker.bootstrap, topic, log_level=0, **told) as reader:
         return reader.latest()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
@@ -44,6 +44,7 @@ class FakeKeeper:
         self.abandoned = threading.Event()
         self.fenced = False
         self.where = "rows/0"
+        self.on_step = lambda _: None
 
     @property
     def owes_snapshot(self) -> bool:
@@ -83,7 +84,7 @@ class FakeHost:
     def __init__(self, committed: Committed | None = None) -> None:
         self.plan: Any = SimpleNamespace(give_up_s=1.0)
         self.around: Any = SimpleNamespace(reach=lambda _: None, clock=time.monotonic)
-        self.committed = committed
+        self.found = committed
         self.memberships: list[bytes | None] = []
         self.noted: list[tuple[int, int]] = []
         self.watch = Stage(partitions=0).watch
@@ -99,9 +100,9 @@ class FakeHost:
     def source(self) -> FakeHost:
         return self
 
-    def stable_committed(self, _: int, __: float) -> Committed | None:
+    def committed(self, partitions: Collection[int], _: float) -> dict[int, Committed | None]:
         self.settled += 1
-        return self.committed
+        return dict.fromkeys(partitions, self.found)
 
     def note_commit(self, partition: int, next_offset: int) -> None:
         self.noted.append((partition, next_offset))
@@ -188,7 +189,7 @@ def test_what_an_unknown_result_turns_out_to_have_shown_is_not_shown_again() -> 
     tenure = tenure_of(manifest(5, due=5))
 
     def lands() -> None:
-        host.committed = committed(5)
+        host.found = committed(5)
 
     sink.before, sink.answers = lands, [UNKNOWN]
     courier_of(host, sink).deliver(tenure)

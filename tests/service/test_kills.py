@@ -13,7 +13,10 @@ import time
 from collections import deque
 from dataclasses import dataclass, field
 
+import pytest
+
 from tests.parts.kafka import Broker
+from tests.parts.slow import smoke_first
 from tests.service.conftest import MakeRun, disk_or_s3_by_protocol
 from tests.service.killable import POINTS
 from tests.service.runs import Rows, Run, WorkerProcess, assert_counts, assert_same
@@ -108,13 +111,14 @@ def order(seed: int) -> list[tuple[str, int]]:
 
 
 @disk_or_s3_by_protocol
+@pytest.mark.parametrize("deaths", smoke_first([4, len(POINTS) + RANDOMS]))
 def test_killed_at_every_point_each_row_counts_once(
-    kafka: Broker, make_run: MakeRun, store: str, protocol: str
+    kafka: Broker, make_run: MakeRun, store: str, protocol: str, deaths: int
 ) -> None:
     topic = kafka.create_topic(partitions=4)
     snapshots = {"topic": kafka.create_topic(config={"cleanup.policy": "compact"}), "every_s": 0.2}
     run = make_run(kafka, topic, store=store, protocol=protocol, changes={"snapshot": snapshots})
-    rows = Rows.random(200_000, partitions=4)
-    dead = kill_all(run, rows, order(seed=1), seed=1)
-    assert len(dead) == len(POINTS) + RANDOMS >= 20
+    rows = Rows.random(max(10_000 * deaths, 80_000), partitions=4)
+    dead = kill_all(run, rows, order(seed=1)[:deaths], seed=1)
+    assert len(dead) == deaths
     assert_as_undisturbed(run, make_run(kafka, topic), rows)

@@ -142,10 +142,21 @@ def test_what_is_held_back_is_told_at_the_end_even_if_it_never_comes_again() -> 
         get_logger().info("same")
     logs.flush()
     last = lines(stream)[-1]
-    assert (last["event"], last["held_back_event"], last["held_back"]) == ("held back", "same", 3)
+    assert (last["event"], last["held_back_event"], last["held_back"]) == ("repeated log events suppressed", "same", 3)
     before = stream.getvalue()
     logs.flush()
     assert stream.getvalue() == before
+
+
+def test_a_suppressed_line_of_another_library_is_reported_with_its_text_and_not_its_template() -> None:
+    stream, _, logs = begin()
+    for number in range(FLOOD_EVENTS + 3):
+        logging.getLogger("librdkafka").error("%s [%s] %s", "FAIL", "consumer-1", f"attempt {number}, {SECRET}")
+    logs.flush()
+    last = lines(stream)[-1]
+    assert last["held_back"] == 3
+    assert last["held_back_event"].startswith(f"FAIL [consumer-1] attempt {FLOOD_EVENTS + 2}")
+    assert SECRET not in stream.getvalue()
 
 
 def test_at_the_end_every_kind_that_was_held_back_is_told_however_many_there_are() -> None:
@@ -155,7 +166,7 @@ def test_at_the_end_every_kind_that_was_held_back_is_told_however_many_there_are
         for _ in range(FLOOD_EVENTS + 1):
             for kind in kinds:
                 get_logger().info(kind)
-    told = [line["held_back_event"] for line in lines(stream) if line["event"] == "held back"]
+    told = [line["held_back_event"] for line in lines(stream) if line["event"] == "repeated log events suppressed"]
     assert told == kinds
 
 

@@ -5,15 +5,20 @@ from __future__ import annotations
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 
+from sfd_stream.cli import wiring
 from sfd_stream.errors import BrokerRefusedError, StoreUnavailableError
+from sfd_stream.service.topics import ensure_topic
 from tests.parts.kafka import Broker
 from tests.parts.kafka_fixtures import PrivateBrokers
 from tests.parts.seaweed import SeaweedServer
 from tests.service.conftest import MakeRun
 from tests.service.runs import Rows, assert_counts, assert_same
+from tests.service.shown import output_topic
 
 S3 = [pytest.mark.real_s3, pytest.mark.xdist_group("s3")]
 
@@ -39,6 +44,7 @@ def test_a_broker_killed_in_mid_stream_is_waited_for(private_broker: PrivateBrok
         assert_counts(run.state(partition), matrix)
 
 
+@pytest.mark.slow
 def test_a_broker_away_for_too_long_is_given_up(private_broker: PrivateBrokers, make_run: MakeRun) -> None:
     broker = private_broker()
     topic = broker.create_topic()
@@ -51,6 +57,30 @@ def test_a_broker_away_for_too_long_is_given_up(private_broker: PrivateBrokers, 
     error = worker.end()
     assert isinstance(error, BrokerRefusedError), error
     assert "no broker has answered for" in str(error)
+
+
+def test_a_broker_unavailable_while_the_output_topic_is_created_is_waited_for(
+    kafka: Broker, make_run: MakeRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic, rows = kafka.create_topic(), Rows.random(1_000)
+    rows.produce(kafka, topic)
+    run, real, failures = make_run(kafka, topic, changes={"snapshot": {"topic": output_topic()}}), ensure_topic, [3]
+
+    def flaky(admin: Any, *args: Any, **named: Any) -> int:
+        if failures[0]:
+            failures[0] -= 1
+            monkeypatch.setattr(admin, "list_topics", no_answer)
+            return real(admin, *args, **{**named, "timeout_s": 0.1})
+        return real(admin, *args, **named)
+
+    monkeypatch.setattr(wiring, "ensure_topic", flaky)
+    run.inside()
+    assert failures == [0]
+    assert_counts(run.state(0), rows.matrices[0])
+
+
+def no_answer(*_: Any, **__: Any) -> Any:
+    raise KafkaException(KafkaError(KafkaError._TRANSPORT))
 
 
 @pytest.fixture
@@ -133,3 +163,30 @@ def test_a_slow_store_holds_up_neither_polling_nor_a_revoke_beyond_its_budget(ka
     gate.set()
     run.inside()
     assert_counts(run.state(0), rows.matrices[0])
+
+
+def test_a_partition_that_was_paused_for_its_store_and_lost_is_read_when_it_comes_back(
+    kafka: Broker, make_run: MakeRun
+) -> None:
+    """The client keeps a partition's pause: forgotten by us, it would be silent for ever."""
+    topic, rows = kafka.create_topic(partitions=2), Rows.random(4_000, partitions=2)
+    rows.produce(kafka, topic)
+    run = make_run(kafka, topic)
+    gate = threading.Event()
+
+    def reach(point: str) -> None:
+        if point == "before-blobs":
+            gate.wait(60)
+
+    quick = {"every_rows": 100, "every_s": 0.1, "revoke_budget_s": 0.5}
+    worker = run.begin(reach=reach, checkpoint=quick, worker={"batch_records": 5})
+    worker.until(lambda: worker.source.paused == {0, 1}, "that it waits for the store")
+    other = run.begin(checkpoint=quick)
+    other.until(lambda: len(other.source.assigned) == 1, "that one goes to another worker")
+    other.stop()
+    worker.until(lambda: worker.source.assigned == {0, 1}, "that it comes back")
+    gate.set()
+    worker.until(lambda: [run.durable_offset(p) for p in range(2)] == rows.ends(), "all rows")
+    worker.stop()
+    for partition, matrix in enumerate(rows.matrices):
+        assert_counts(run.state(partition), matrix)

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import shutil
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Self
+from urllib.parse import unquote, urlsplit
 
 import pytest
 
 from sfd_stream import SnapshotReader
 from sfd_stream.cli import wiring
+from sfd_stream.errors import BrokerRefusedError
 from sfd_stream.reader.merged import MergedSketch
+from sfd_stream.reader.newest import Epochs
 from sfd_stream.service.claims import OutputEpochs
+from sfd_stream.wire.snapshot_ids import EPOCH_TAKEN_MAX
 from tests.parts.kafka import Broker
 from tests.parts.watched import Clock
 from tests.reader.made import (
@@ -52,6 +59,81 @@ def test_a_reading_that_fails_is_no_answer() -> None:
     assert epochs.of(0, 0.0) == 7
 
 
+def test_a_claim_goes_on_without_an_answer_and_asks_once_an_assignment() -> None:
+    clock, readings, log = Clock(10.0), [], Lines()
+
+    def read() -> dict[int, int]:
+        readings.append(clock.now)
+        raise BrokerRefusedError("no right to read it")
+
+    epochs = OutputEpochs(read, clock, log)
+    assert [epochs.of(partition, 10.0, needed=False) for partition in range(1000)] == [None] * 1000
+    assert readings == [10.0]
+    (line,) = log.lines
+    assert "output topic could not be read" in line["event"]
+    assert "no right to read it" in line["reason"]
+    clock.now = 20.0
+    assert epochs.of(0, 20.0, needed=False) is None  # the next assignment asks again
+    assert readings == [10.0, 20.0]
+    with pytest.raises(BrokerRefusedError):
+        epochs.of(0, 20.0)  # a state that begins needs it
+
+
+class Lines:
+    def __init__(self) -> None:
+        self.lines: list[dict[str, object]] = []
+
+    def warning(self, event: str, **context: object) -> None:
+        self.lines.append({"event": event, **context})
+
+    info = debug = warning
+
+    def bind(self, **_: object) -> Self:
+        return self
+
+
+def test_of_a_topic_only_the_epochs_of_one_s_own_partitions_are_kept() -> None:
+    epochs, small = Epochs("g", "rows"), sketch_of(rows_of(0, n=2, d=2), 2)
+    for partition, epoch in ((0, 3), (0, 2), (1, 9), (2, EPOCH_TAKEN_MAX + 1), (2, 4)):
+        one = message(snapshot(small, partition, epoch=epoch))
+        epochs.note(one.key, one.value, one.headers if epoch != 2 else ())
+    for others in (message(snapshot(small, group="h")), message(snapshot(small, topic="t", epoch=8))):
+        epochs.note(others.key, others.value, others.headers)
+    for junk in (b"g/rows/x", b"g/rows/" + b"9" * 5000, b"g/rows/0", None):
+        epochs.note(junk, b"junk")
+    assert (epochs.found, epochs.forged) == ({0: 3, 1: 9, 2: 4}, {2: EPOCH_TAKEN_MAX + 1})
+    epochs.note(b"g/rows/2", None)
+    epochs.note(b"g/rows/1", None)
+    assert (epochs.found, epochs.forged) == ({0: 3}, {})
+
+
+@pytest.mark.parametrize("delivery", ["idempotent", "transactional"])
+def test_readers_follow_a_store_that_was_put_back_to_a_backup(
+    kafka: Broker, make_run: MakeRun, tmp_path: Path, delivery: str
+) -> None:
+    """A backup of the first worker's state is put back after three more owners have published."""
+    rows, topic, shows = Rows.random(400, partitions=2), kafka.create_topic(partitions=2), output_topic()
+    run = make_run(kafka, topic, changes={"snapshot": {"topic": shows, "delivery": delivery}})
+    folder, backup = Path(unquote(urlsplit(run.url).path)), tmp_path / "backup"
+    for turn in range(4):
+        for partition in range(2):
+            kafka.produce(topic, rows.messages(partition)[turn * 2 : (turn + 1) * 2], partition=partition)
+        run.inside()
+        if turn == 0:
+            shutil.copytree(folder, backup)
+    shutil.rmtree(folder)
+    shutil.copytree(backup, folder)
+    with SnapshotReader(kafka.bootstrap, shows, log_level=0) as live:
+        before = {part.id.partition: part.id.epoch for part in live.merged().parts}
+        for partition in range(2):
+            kafka.produce(topic, rows.messages(partition)[8:], partition=partition)
+        run.inside()
+        for merged in (live.merged(), read_cold(kafka, shows)):
+            assert {part.id.partition: part.id.epoch for part in merged.parts} == {p: e + 1 for p, e in before.items()}
+            assert holds(rows.matrices, merged.sketch)
+
+
+@pytest.mark.slow
 def test_a_run_of_64_partitions_over_a_long_past_is_read_cold_as_one_sketch_within_its_bound(
     kafka: Broker, make_run: MakeRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:

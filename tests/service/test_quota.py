@@ -5,9 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
+from sfd_stream.cli.run import within_quota
 from sfd_stream.config import load
 from sfd_stream.config.model import Settings
+from sfd_stream.errors import SettingsError
 from sfd_stream.service.quota import MEMORY_SHARE, Quota, fitted, misfits, read_quota
 
 GIB = 2**30
@@ -21,10 +24,12 @@ def lay(root: Path, files: dict[str, str]) -> Path:
     return root
 
 
+OVERRIDES = ["kafka.bootstrap.servers=b:1", "kafka.group.id=g", "input.topic=t", "checkpoint.url=memory://"]
+
+
 def settings(**worker: object) -> Settings:
-    given = {"kafka.bootstrap.servers": "b:1", "kafka.group.id": "g", "input.topic": "t", "sketch.d": 100}
-    given |= {"checkpoint.url": "memory://"} | {f"worker.{name}": value for name, value in worker.items()}
-    return load(None, environ={}, overrides=[f"{key}={value}" for key, value in given.items()]).settings
+    given = [f"worker.{name}={value}" for name, value in worker.items()]
+    return load(None, environ={}, overrides=[*OVERRIDES, "sketch.d=100", *given]).settings
 
 
 def test_no_control_groups_is_no_limit(tmp_path: Path) -> None:
@@ -120,3 +125,21 @@ def test_what_was_asked_for_and_is_not_there_is_said(worker: dict[str, object], 
 
 def test_fitted_settings_never_complain_of_memory() -> None:
     assert not list(misfits(fitted(settings(), Quota(None, GIB)), Quota(None, GIB)))
+
+
+def with_columns(**sketch: object) -> Settings:
+    given = [f"sketch.{name}={value}" for name, value in sketch.items()]
+    return load(None, environ={}, overrides=[*OVERRIDES, "worker.memory_max_bytes=2GiB", *given]).settings
+
+
+def test_a_sketch_that_cannot_fit_into_memory_is_refused_at_the_start() -> None:
+    with pytest.raises(SettingsError, match=r"2147483647 columns needs at least .* worker\.memory_max_bytes is 2GiB"):
+        within_quota(with_columns(d=2**31 - 1))
+
+
+def test_a_sketch_that_may_not_fit_into_memory_is_warned_of_at_the_start() -> None:
+    with capture_logs() as logs:
+        within_quota(with_columns(d=2**20))
+        within_quota(with_columns(d=1000))
+    (line,) = [line["event"] for line in logs if "memory_max_bytes" in line["event"]]
+    assert line.startswith("a partition may need up to 2.89 GB, but worker.memory_max_bytes is 2GiB")

@@ -17,6 +17,7 @@ from sfd_stream.cli.wiring import store_of
 from sfd_stream.reader.reader import SnapshotReader
 from sfd_stream.wire.snapshots import Snapshot, decode_message
 from tests.parts.kafka import Broker
+from tests.parts.slow import smoke_first
 from tests.service.conftest import MakeRun
 from tests.service.runs import Rows, Run, WorkerProcess, assert_counts, wait_until
 from tests.service.shown import COMPACTED_SOON, Shown, all_shown, compact, latest, order_of, output_topic, parts_of
@@ -33,7 +34,9 @@ POINTS = {
         "after-publish",
     ),
 }
-CASES = [(delivery, point) for delivery, points in POINTS.items() for point in points]
+SMOKE = [("idempotent", "after-manifest"), ("transactional", "after-offsets"), ("transactional", "before-end")]
+ALL = [(delivery, point) for delivery, points in POINTS.items() for point in points]
+CASES = smoke_first([*SMOKE, *(case for case in ALL if case not in SMOKE)], len(SMOKE))
 SHORT = {"transaction.timeout.ms": 2000, "message.timeout.ms": 2000}
 """Transactions that nobody ends are ended soon."""
 
@@ -89,7 +92,7 @@ def test_killed_anywhere_the_next_owner_shows_the_same_bytes_under_the_same_id(
 
 
 @pytest.mark.parametrize("protocol", ["cooperative", "kip-848"])
-@pytest.mark.parametrize("point", ["before-transaction", "after-offsets", "before-end"])
+@pytest.mark.parametrize("point", smoke_first(["before-transaction", "after-offsets", "before-end"]))
 def test_nothing_of_a_zombie_s_transaction_is_seen(kafka: Broker, make_run: MakeRun, protocol: str, point: str) -> None:
     rows, topic, shows = Rows.random(1_200), kafka.create_topic(), output_topic()
     messages = rows.messages(0)

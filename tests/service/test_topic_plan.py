@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import uuid
+from typing import Any
 
 import pytest
 
-from sfd_stream.cli import main
+from sfd_stream.cli import main, wiring
+from sfd_stream.cli.merge import prepare_topic
 from sfd_stream.config import load
-from sfd_stream.service.topic_plan import wanted_topics
+from sfd_stream.service.topic_plan import merge_topic_config, wanted_topics
 from tests.parts.kafka import Broker
+from tests.service.test_topics import FakeAdmin
 
 SETTINGS = ["kafka.group.id=g", "sketch.d=10", "sketch.ell=5", "checkpoint.url=memory://x"]
 
@@ -42,6 +45,39 @@ def test_they_are_made_once_and_left_alone_after(kafka: Broker, capsys: pytest.C
     kafka._wait_for(lambda: kafka.leaders_known(name, partitions=3), "the topic")
     assert main(command) == 0
     assert set(json.loads(capsys.readouterr().out).values()) == {"there"}
+
+
+@pytest.mark.parametrize("inline_bytes", [100, 900_000, 3_000_000])
+def test_run_and_merge_create_their_topics_as_topics_does(inline_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = ["kafka.bootstrap.servers=b:1", "input.topic=rows", "snapshot.topic=sketches", "merge.topic=world"]
+    given += [f"snapshot.inline_max_bytes={inline_bytes}", "kafka.message.max.bytes=5000000"]
+    settings = load(None, environ={}, overrides=[*SETTINGS, *given]).settings
+    _, sketches, world = wanted_topics(settings, 4)
+    admin = Recorder({})
+    monkeypatch.setattr(wiring, "admin_of", lambda _: admin)
+    wiring.make_output_topic(settings, timeout_s=1.0)
+    prepare_topic(admin, "world", merge_topic_config(settings.kafka))
+    assert admin.created == [(wanted.name, wanted.partitions, wanted.config) for wanted in (sketches, world)]
+
+
+def test_a_topic_of_snapshots_that_has_more_partitions_is_used_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = ["kafka.bootstrap.servers=b:1", "input.topic=rows", "snapshot.topic=sketches"]
+    admin = Recorder({"sketches": 6})
+    monkeypatch.setattr(wiring, "admin_of", lambda _: admin)
+    wiring.make_output_topic(load(None, environ={}, overrides=[*SETTINGS, *given]).settings, timeout_s=1.0)
+    assert admin.created == []
+
+
+class Recorder(FakeAdmin):
+    """Keeps how each topic was created."""
+
+    def __init__(self, topics: dict[str, int]) -> None:
+        super().__init__(topics)
+        self.created: list[tuple[str, int, dict[str, str]]] = []
+
+    def create_topics(self, new: list[Any], **times: float) -> dict[str, Any]:
+        self.created += [(topic.topic, topic.num_partitions, topic.config) for topic in new]
+        return super().create_topics(new, **times)
 
 
 def test_a_broker_that_refuses_is_said(kafka: Broker, capsys: pytest.CaptureFixture[str]) -> None:

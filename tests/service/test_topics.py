@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from sfd_stream.errors import BrokerRefusedError, SettingsError
+from sfd_stream.errors import BrokerRefusedError, BrokerUnavailableError, SettingsError
+from sfd_stream.kafka.outage import ask
 from sfd_stream.service.topics import ensure_topic
 
 if TYPE_CHECKING:
@@ -31,6 +32,10 @@ class FakeAdmin:
         self.made: list[tuple[str, int]] = []
         self._refuses, self._controller, self._makes_by_itself = refuses, controller, makes_by_itself
         self._young: set[str] = set()
+        self.outage = SimpleNamespace(words="")
+
+    def ask(self, question: Any, timeout_s: float) -> Any:
+        return ask(question, timeout_s, {"bootstrap.servers": "b1:9092"})
 
     def list_topics(self, topic: str | None = None, timeout: float = 0) -> Any:
         assert timeout > 0
@@ -107,3 +112,18 @@ def test_a_broker_without_a_controller_is_asked_for_the_topic_instead() -> None:
 def test_a_topic_that_gets_no_leaders_is_told() -> None:
     with pytest.raises(BrokerRefusedError, match="has no leaders"):
         ensured(FakeAdmin({}, controller=0), None)
+
+
+@pytest.mark.parametrize("silent", ["list_topics", "create_topics"])
+def test_a_broker_that_does_not_answer_is_unavailable_which_may_pass(
+    monkeypatch: pytest.MonkeyPatch, silent: str
+) -> None:
+    admin = FakeAdmin({}, refuses=KafkaError._TIMED_OUT)
+    if silent == "list_topics":
+
+        def nobody(*_: Any, **__: Any) -> Any:
+            raise KafkaException(KafkaError(KafkaError._TRANSPORT))
+
+        monkeypatch.setattr(admin, "list_topics", nobody)
+    with pytest.raises(BrokerUnavailableError, match="is it up"):
+        ensure_topic(admin, "rows", 1, sleep=lambda _: None, timeout_s=0.1)

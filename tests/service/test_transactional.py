@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from sfd_stream.kafka.cluster import Cluster
+from sfd_stream.kafka.cluster import GroupOffsets
 from sfd_stream.kafka.faults import Hooks
 from sfd_stream.service.courier import metadata_of, state_id_in
 from sfd_stream.state.manifest import StateId
@@ -27,15 +27,18 @@ def assert_each_once(broker: Broker, shows: str, partitions: int) -> None:
 
 def assert_committed(run: Run, partition: int) -> None:
     """The offset and the id of the newest state."""
-    cluster = Cluster({"bootstrap.servers": run.broker.bootstrap, "log_level": 0}, run.topic, Hooks())
-    found, newest = cluster.stable_committed(run.group, partition, 20), run.newest(partition)
+    properties = {"bootstrap.servers": run.broker.bootstrap, "group.id": run.group, "log_level": 0}
+    group, newest = GroupOffsets(properties, run.topic, Hooks()), run.newest(partition)
+    found = group.committed([partition], 20)[partition]
     assert found is not None
     assert newest is not None
     assert (found.offset, state_id_in(found.metadata)) == (newest.next_offset, newest.state_id)
 
 
 def test_the_committed_offset_tells_the_state_it_belongs_to() -> None:
-    assert state_id_in(metadata_of(StateId(3, 14))) == StateId(3, 14)
+    for published in (True, False):
+        assert state_id_in(metadata_of(StateId(3, 14), published=published)) == StateId(3, 14)
+    assert metadata_of(StateId(3, 14)) == "sfd-state 3 14", "as it always was"
     assert [state_id_in(text) for text in ("", "3 14", "sfd-state 3 14 15", "sfd-state x 1")] == [None] * 4
 
 

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import threading
 import time
+import uuid
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
 from sfd_stream.errors import BrokerRefusedError, RefusedStateError, StoreRefusedError, StoreUnavailableError
+from sfd_stream.service.committing import CONFIRM_EVERY_S
 from sfd_stream.service.keeper import Keeper, partition_prefix
+from sfd_stream.service.showing import Showing
 from sfd_stream.service.store_runner import Patience, run
 from sfd_stream.service.summary import Loaded, load_newest
 from sfd_stream.service.worker import HELD_BACK_AFTER, Worker
+from sfd_stream.sketch.builder import Parameters
 from sfd_stream.state.manifest import Binding, Manifest, decode_manifest, manifests_prefix
-from sfd_stream.state.partition import PartitionState
+from sfd_stream.state.partition import PartitionState, Shape
 from sfd_stream.state.steps import AskLog, LogFacts
 from sfd_stream.storage.memory import MemoryStore
+from sfd_stream.wire.rows import GrowingColumns, encode_row
 from tests.service.fakes import FakeSource, rows, worker_on
 
 PREFIX = partition_prefix("group", "rows", 0)
@@ -91,14 +97,30 @@ def test_nothing_is_committed_before_it_is_durable() -> None:
     worker, source, _ = worker_on({0: rows(700), 1: rows(300)})
     commit, early = source.commit, []
 
-    def watched(offsets: Mapping[int, int]) -> None:
+    def watched(offsets: Mapping[int, int], metadata: str = "") -> None:
         early.extend((p, offset) for p, offset in offsets.items() if newest(worker, p).next_offset < offset)
-        commit(offsets)
+        commit(offsets, metadata)
 
     source.commit = watched  # type: ignore[method-assign]
     go(worker, source)
     assert len(source.commits) > 5
     assert not early
+
+
+def test_a_committed_offset_that_went_back_is_committed_again() -> None:
+    """The coordinator lets every member commit every partition: one that lost this one unawares came last."""
+    now = [0.0]
+    worker, source, _ = worker_on({0: rows(100)}, until_end=False, clock=lambda: now[0])
+    opened(worker, source)
+    turn_until(worker, lambda: source.last_committed.get(0, 0) >= 50)
+    at, source.committed_offsets[0] = source.last_committed[0], 20
+    now[0] += CONFIRM_EVERY_S
+    turn_until(worker, lambda: source.committed_offsets[0] == at)
+    commits, source.committed_offsets[0] = len(source.commits), 120
+    now[0] += CONFIRM_EVERY_S
+    for _ in range(20):
+        worker.turn()
+    assert (len(source.commits), source.committed_offsets[0]) == (commits, 120), "we may be the one that lost it"
 
 
 def test_an_error_while_sketching_ends_it_with_that_error_and_no_checkpoint_of_it() -> None:
@@ -123,6 +145,28 @@ def test_an_error_while_sketching_ends_it_with_that_error_and_no_checkpoint_of_i
         go(worker, source)
     state = state_of(worker)
     assert state.rows == state.next_offset, "no half of a batch is in the store"
+
+
+def test_a_row_that_needs_more_columns_than_fit_into_memory_is_refused_before_it_is_counted() -> None:
+    """Of a growing matrix: one row with a large index must not take a gigabyte where 64 MiB are allowed."""
+    shape = Shape(GrowingColumns(1024, 2**20), Parameters(1024, ell=50, buffer_entries_max=100))
+    log = [*rows(100), encode_row([2**20 - 1])]
+    worker, source, _ = worker_on({0: log}, shape=lambda _: shape, memory_max_bytes=64 * 2**20)
+    with pytest.raises(RefusedStateError, match=r"rows/0.*1048576 columns.*raise worker\.memory_max_bytes") as refused:
+        go(worker, source)
+    assert "input.d_max" in str(refused.value)
+    state = state_of(worker)
+    assert (state.rows, state.next_offset, state.builder.d) == (100, 100, 1024)
+
+
+def test_a_stored_state_with_more_columns_than_fit_into_memory_is_refused() -> None:
+    shape = Shape(GrowingColumns(1024, 2**20), Parameters(1024, ell=50, buffer_entries_max=100))
+    log, store = [*rows(20), encode_row([2**17 - 1])], MemoryStore(uuid.uuid4().hex)
+    worker, source, _ = worker_on({0: log}, shape=lambda _: shape, store=store)
+    go(worker, source)
+    worker, source, _ = worker_on({0: log}, shape=lambda _: shape, store=store, memory_max_bytes=64 * 2**20)
+    with pytest.raises(RefusedStateError, match=r"rows/0.*131072 columns"):
+        go(worker, source)
 
 
 @pytest.mark.parametrize("found_by", ["the loop", "a checkpoint"])
@@ -256,7 +300,7 @@ def test_a_store_that_is_away_is_counted_and_said_while_it_is() -> None:
         return value("sfd_checkpoint_failures_total", {"kind": "unavailable"}) or 0.0
 
     turn_until(worker, lambda: counted() >= 2)
-    said = diary.of("the checkpoint store does not answer")
+    said = diary.of("checkpoint store request failed, will retry")
     assert said[0] == {"partition": 0, "epoch": 1, "number": 1, "job": "checkpoint", "reason": "no route"}
     store.away = False
     worker.stop()
@@ -320,6 +364,35 @@ def test_a_revoke_past_its_budget_lets_go_and_nothing_is_committed_later(
     assert source.commits == [(0, 0), (0, 30 if made else 0)], "the claims' own, not the one that was let go"
 
 
+def test_a_revoke_does_not_wait_for_a_claim() -> None:
+    """There is nothing to save, and a claim that reads a long output topic would hold up the whole group."""
+    gate, reached = threading.Event(), threading.Event()
+
+    def reach(point: str) -> None:
+        if point == "before-CreateIfAbsent" and not reached.is_set():
+            reached.set()
+            gate.wait(60)
+
+    worker, source, _ = worker_on({0: rows(30)}, until_end=False, reach=reach)
+    opened(worker, source)
+    turn_until(worker, reached.is_set)
+    source.events.append(lambda: source.revoke([0]))
+    waits: list[str] = []
+    pause = worker.around.pause
+
+    def noted(seconds: float) -> None:
+        waits.append(threading.current_thread().name)
+        pause(seconds)
+
+    object.__setattr__(worker.around, "pause", noted)
+    worker.turn()
+    assert worker.tenures.get(0) is None
+    assert threading.current_thread().name not in waits, "the loop waits for the claim"
+    gate.set()
+    source.events.append(lambda: source._assign([0]))
+    turn_until(worker, lambda: worker.progress.rows == 30)
+
+
 def test_a_lost_partition_writes_nothing_more() -> None:
     worker, source, _ = worker_on({0: rows(30)}, until_end=False)
     opened(worker, source)
@@ -339,7 +412,7 @@ def test_a_broker_that_does_not_answer_is_asked_again_and_the_loop_is_not_held_u
 
     def slow(partition: int, timeout_s: float) -> tuple[int, int]:
         asked[0] += 1
-        assert timeout_s <= 1.0, "the loop waits for it"
+        assert threading.current_thread() is not threading.main_thread(), "the loop would wait for it"
         if asked[0] < 4:
             raise TimeoutError("not now")
         return answer(partition, timeout_s)
@@ -398,3 +471,59 @@ def test_an_exception_in_a_rebalance_ends_it() -> None:
     object.__setattr__(worker.plan, "shape", broken)
     with pytest.raises(LookupError, match="no such shape"):
         go(worker, source)
+
+
+@pytest.mark.parametrize("waits_for", ["broker", "store"])
+def test_a_claim_that_does_not_progress_is_logged_and_visible(monkeypatch: pytest.MonkeyPatch, waits_for: str) -> None:
+    """An answer that never comes: no lag is known, nothing fails, and the loop goes on turning."""
+    now, gate = [1_000.0], threading.Event()
+
+    def reach(point: str) -> None:
+        if waits_for == "store" and point == "before-CreateIfAbsent":
+            gate.wait(60)
+
+    worker, source, diary = worker_on(
+        {0: rows(10)}, until_end=False, reach=reach, clock=lambda: now[0] + time.monotonic() % 1e-3, give_up_s=600.0
+    )
+    if waits_for == "broker":
+
+        def silent(*_: Any) -> Any:
+            if gate.wait(0.01):
+                return 0, 10
+            raise TimeoutError("b:1 did not answer within 5 s (no answer)")
+
+        monkeypatch.setattr(source, "watermarks", silent)
+    showing = Showing(ThreadPoolExecutor(1), worker.around.clock)
+    worker.watch.clock = worker.around.clock
+    opened(worker, source)
+    tenure = worker.tenures
+
+    def shown() -> Any:
+        showing(worker)  # type: ignore[arg-type]
+        return worker.watch.status.partitions[0]
+
+    wanted = "AskLog" if waits_for == "broker" else "CreateIfAbsent"
+    turn_until(worker, lambda: tenure.get(0) is not None and tenure.get(0).step == wanted)  # type: ignore[union-attr]
+    now[0] += 10
+    worker.turn()
+    assert not diary.said("partition claim does not progress")
+    assert (shown().state, shown().stuck_s) == ("claiming", 0.0)
+    now[0] += 25
+    worker.turn()
+    told = diary.of("partition claim does not progress")
+    assert [(line["partition"], line["step"], line["for_s"]) for line in told] == [(0, wanted, 35)]
+    assert "did not answer" in told[0]["reason"] or waits_for == "store"
+    assert shown().stuck_s >= 35
+    assert worker.watch.status.doing == "stuck: the claim of partition 0 does not progress"
+    now[0] += 20
+    worker.turn()
+    assert len(diary.of("partition claim does not progress")) == 1, "not in a flood"
+    now[0] += 20
+    worker.turn()
+    assert len(diary.of("partition claim does not progress")) == 2, "but as long as it lasts"
+    gate.set()
+    turn_until(worker, lambda: reading(worker, 0))
+    now[0] += 2
+    assert (shown().state, shown().stuck_s) == ("reading", 0.0)
+    worker.stop()
+    worker.source.close(5.0)

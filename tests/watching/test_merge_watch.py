@@ -84,6 +84,7 @@ def test_values_are_those_of_the_newest_merge() -> None:
     assert found["sfd_merge_parts", (("state", "missing"),)] == 1
     assert found["sfd_merge_rows", ()] == merged.rows == 80
     assert found["sfd_merge_oldest_part_seconds", ()] == 1_000.0
+    assert found["sfd_merge_failure_probability_ratio", ()] == merged.failure_probability
     assert found["sfd_merge_age_seconds", ()] == 7.0
     assert found["sfd_merge_bytes", ()] == 4_321
     assert found["sfd_merge_failures_total", (("kind", "fetch"),)] == 1

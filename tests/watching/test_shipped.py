@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -13,12 +14,15 @@ from tests.parts.tools import grafana_types, need
 from tests.watching.shipped import (
     ALERTS,
     DASHBOARD,
+    PLACES,
     RECORDING,
     REPOSITORY,
     RULE_TESTS,
     dashboard,
+    in_every_place,
     names_in,
     panel_queries,
+    rule_tests,
     rules,
 )
 
@@ -75,6 +79,42 @@ def test_alerts_fire_when_they_should_and_only_then() -> None:
         [need("promtool"), "test", "rules", str(RULE_TESTS)], check=False, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def lag_in_every_place() -> dict[str, Any]:
+    """Each release has a lag of 6,000: no sum is over two of them."""
+    series = 'sfd_lag_messages{group="g",topic="rows",partition="%s"}'
+    test = in_every_place(
+        {
+            "interval": "1m",
+            "input_series": [{"series": series % part, "values": "3000x5"} for part in (0, 1)],
+            "alert_rule_test": [],
+        }
+    )
+    places = [", ".join(f'{k}="{v}"' for k, v in place.items()) for place in PLACES]
+    expected = [{"labels": f'sfd:lag:sum{{{place}, group="g", topic="rows"}}', "value": 6000} for place in places]
+    return {**test, "promql_expr_test": [{"expr": "sfd:lag:sum", "eval_time": "5m", "exp_samples": expected}]}
+
+
+def test_releases_in_other_namespaces_and_clusters_are_kept_apart(tmp_path: Path) -> None:
+    """Two releases of one group and topic: nothing is added up, and each alert names its own namespace and cluster."""
+    shipped = rule_tests()
+    tests = [*(in_every_place(test) for test in shipped["tests"]), lag_in_every_place()]
+    file = tmp_path / "places_test.yaml"
+    file.write_text(yaml.safe_dump({**shipped, "rule_files": [str(RECORDING), str(ALERTS)], "tests": tests}))
+    done = subprocess.run([need("promtool"), "test", "rules", str(file)], check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_every_panel_can_be_narrowed_to_a_cluster_and_a_namespace() -> None:
+    for panel in dashboard()["panels"]:
+        for target in panel.get("targets", []):
+            selectors = re.findall(r"\{([^}]*)\}", target["expr"])
+            assert selectors, panel["title"]
+            for selector in selectors:
+                assert 'cluster=~"$cluster", namespace=~"$namespace"' in selector, panel["title"]
+    names = [variable["name"] for variable in dashboard()["templating"]["list"]]
+    assert names == ["datasource", "cluster", "namespace", "group", "topic", "partition"]
 
 
 def test_promtool_accepts_the_rules_and_every_panels_query(tmp_path: Path) -> None:

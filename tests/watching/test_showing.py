@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from sfd_stream.kafka.records import PartitionBatch
+from sfd_stream.service.known import SILENT_AFTER_S
 from sfd_stream.service.showing import ENDS_EVERY_S, Showing
 from sfd_stream.service.status import PartitionStatus
 from sfd_stream.service.worker import Worker
@@ -26,7 +28,7 @@ def looks(worker: Worker, showing: Showing, clock: Clock) -> tuple[PartitionStat
 def test_a_partition_without_room_shows_where_it_begins_and_how_far_it_is_behind(
     start: str, committed: dict[int, int], begins_at: int
 ) -> None:
-    worker, source, _ = worker_on({0: rows(10), 1: rows(300)}, memory_max_bytes=1, start=start, until_end=False)
+    worker, source, _ = worker_on({0: rows(10), 1: rows(300)}, memory_max_bytes=5_000, start=start, until_end=False)
     source.committed_offsets = committed
     opened(worker, source)
     turn_until(worker, lambda: reading(worker, 0))
@@ -38,3 +40,37 @@ def test_a_partition_without_room_shows_where_it_begins_and_how_far_it_is_behind
     source.logs[1] += rows(50)
     assert looks(worker, showing, clock)[1].lag == 350 - begins_at
     assert worker.watch.status.doing == "no room in memory for partition 1: unread until there is"
+
+
+def test_a_partition_that_falls_silent_is_logged_once_and_again_when_it_delivers() -> None:
+    worker, source, diary = worker_on({0: rows(10), 1: rows(10)}, until_end=False)
+    opened(worker, source)
+    turn_until(worker, lambda: worker.progress.rows == 20)
+    poll, silent = source.poll, [True]
+
+    def deaf(max_records: int, timeout_s: float) -> list[PartitionBatch]:
+        kept = source.positions.pop(1) if silent[0] else None
+        found = poll(max_records, timeout_s)
+        if kept is not None:
+            source.positions[1] = kept
+        return found
+
+    source.poll = deaf  # type: ignore[method-assign]
+    source.logs[1] += rows(30)
+    clock = worker.watch.clock
+    assert isinstance(clock, Clock)
+    showing = Showing(AtOnce(), clock)
+    for _ in range(30):
+        worker.turn()
+        looks(worker, showing, clock)
+    told = diary.of("partition delivers no records")
+    assert [(each["partition"], each["unread"]) for each in told] == [(1, 30)]
+    assert told[0]["seconds"] >= SILENT_AFTER_S
+    shown = worker.watch.status.partitions
+    assert [(part.silent_s > 0, part.stuck_s > 0) for part in shown] == [(False, False), (True, True)]
+    assert not diary.said("partition delivers records again")
+    silent[0] = False
+    turn_until(worker, lambda: worker.progress.rows == 50 and worker.sketching.idle)
+    looks(worker, showing, clock)
+    assert [each["partition"] for each in diary.of("partition delivers records again")] == [1]
+    assert worker.watch.status.partitions[1].stuck_s == 0.0

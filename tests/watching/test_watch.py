@@ -3,16 +3,38 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from sfd_stream.service.known import STUCK_AFTER_S
-from sfd_stream.service.looks import COLUMNS, DIRECTIONS, DRIFT_K, NAME_CHARS, VALUES_MAX, drift
+from sfd_stream import FrequentDirections
+from sfd_stream.cli.watching import watch_of
+from sfd_stream.config import load
+from sfd_stream.service.known import SILENT_AFTER_S, STUCK_AFTER_S
+from sfd_stream.service.looks import (
+    COLUMNS,
+    DIRECTIONS,
+    DRIFT_K,
+    NAME_CHARS,
+    VALUES_MAX,
+    Looker,
+    Shot,
+    Whole,
+    drift,
+    spectrum_of,
+)
+from sfd_stream.service.merging import decode as decode_whole
+from sfd_stream.service.merging import encode as encode_whole
+from sfd_stream.service.meter import exposition
 from sfd_stream.service.seen import Around, preview
 from sfd_stream.service.status import as_json
 from sfd_stream.service.watch import MOMENTS, NEWEST_LETTERS
-from tests.parts.watched import Stage
+from sfd_stream.sketch.builder import Parameters
+from sfd_stream.sketch.sketch import Sketch
+from sfd_stream.state.partition import PartitionState, Shape
+from sfd_stream.wire.rows import FixedColumns, HashedColumns, decode, encode_row
+from tests.parts.watched import AtOnce, Clock, Stage
 
 
 def test_the_age_is_that_of_the_oldest_row_not_durable_even_while_its_checkpoint_is_under_way() -> None:
@@ -54,6 +76,43 @@ def test_a_partition_is_stuck_when_its_offset_is_flat_while_its_lag_grows_and_on
     stage.feed(0, 1)
     stage.tick()
     assert stage.watch.status.partitions[0].stuck_s == 0.0
+
+
+def test_a_partition_that_has_records_and_delivers_none_for_a_minute_is_stuck_also_when_its_lag_does_not_grow() -> None:
+    stage = Stage(partitions=4)
+    stage.ends = {0: 10, 1: 10, 2: 10, 3: 0}  # 0 is silent, 1 delivers, 2 is paused by us, 3 has no records
+    stage.tick()
+    for second in range(1, int(SILENT_AFTER_S) + 2):
+        if second % 50 == 0:
+            stage.feed(1, 1)
+        stage.clock.now += 1
+        seen = [part._replace(paused=part.partition == 2) for part in stage.seen()]
+        stage.watch.look_around(seen, stage.around, stage.shoot)
+        stuck = [part.stuck_s for part in stage.watch.status.partitions]
+        assert stuck[1:] == [0.0, 0.0, 0.0]
+        assert (stuck[0] > 0) == (second >= SILENT_AFTER_S)
+    assert stage.watch.status.doing.startswith("stuck: partition 0 ")
+    exported = exposition(stage.watch.meter, stage.watch.status, 0).decode().splitlines()
+    values = [line.rsplit(" ", 1)[1] for line in exported if line.startswith("sfd_partition_stuck_seconds{")]
+    assert [float(value) for value in values] == [SILENT_AFTER_S + 1, 0.0, 0.0, 0.0]
+    stage.feed(0, 1)
+    stage.tick()
+    assert stage.watch.status.partitions[0].stuck_s == 0.0
+
+
+def test_a_partition_is_not_called_stuck_because_its_broker_is_unavailable() -> None:
+    stage = Stage(partitions=1)
+    stage.ends[0] = 10
+    stage.around = stage.around._replace(broker_away_s=1.0)
+    for _ in range(int(SILENT_AFTER_S) + 5):
+        stage.tick()
+    stage.around = stage.around._replace(broker_away_s=None)
+    for _ in range(int(SILENT_AFTER_S) - 5):
+        stage.tick()
+        assert stage.watch.status.partitions[0].stuck_s == 0.0
+    for _ in range(10):
+        stage.tick()
+    assert stage.watch.status.partitions[0].stuck_s >= SILENT_AFTER_S
 
 
 @pytest.mark.parametrize("state", ["waiting", "claiming"])
@@ -166,6 +225,7 @@ def test_the_spectrum_holds_the_sketchs_own_numbers_and_names() -> None:
     assert part.spectrum is not None
     assert part.spectrum.singular_values == pytest.approx(sketch.singular_values()[:VALUES_MAX], rel=1e-5)
     assert part.delta_ratio == pytest.approx(sketch.delta / sketch.squared_frobenius, rel=1e-4)
+    assert part.failure_probability == pytest.approx(sketch.failure_probability, rel=1e-5)
     strongest = part.spectrum.directions[0][0]
     assert strongest.column == int(np.argmax(np.abs(sketch.components(1)[0])))
     assert all(column.name == dict(enumerate(stage.words)).get(column.column) for column in part.spectrum.directions[0])
@@ -339,3 +399,108 @@ def test_the_status_is_json_that_says_what_the_value_says() -> None:
 def test_a_preview_is_printable_and_short() -> None:
     assert preview(b"\x1b[31mred\n") == "\\x1b[31mred\\x0a"
     assert preview(b"a" * 100) == "a" * 48 + "…"
+
+
+BAGS = [
+    {"given": 3, "god": 2, "others": 1, "power": 2},
+    {"given": 1, "god": 1, "light": 4},
+    {"power": 2, "others": 3, "given": 2},
+    {"n" * 100: 2, "given": 1},  # its name is kept in part: of its sign nothing is known
+]
+
+
+def looked_at(seed: int) -> tuple[Looker, Sketch]:
+    """Hashed words, all of them counts, so that the data have no minus anywhere."""
+    columns = HashedColumns(4096, seed)
+    state = PartitionState(Shape(columns, Parameters(d=4096, ell=8)), 0)
+    batch = decode([encode_row(list(bag), list(bag.values()), packed=False) for bag in BAGS], columns)
+    state.apply(batch, len(BAGS), None, 0)
+    looker = Looker(AtOnce(), Clock(), Clock())
+    looker.consider({0: len(BAGS)}, lambda _: AtOnce().submit(Shot.of, state))
+    assert isinstance(state.columns, HashedColumns)
+    return looker, replace(state.sketch(), features=state.columns.known())
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_hashed_columns_are_shown_with_the_signs_of_the_data(seed: int) -> None:
+    looker, sketch = looked_at(seed)
+    directions = looker.spectra[0].directions
+    shown = [{c.name: c.weight for c in direction if abs(c.weight) > 1e-9} for direction in directions]
+    read = [{name: w for name, w in direction if abs(w) > 1e-9} for direction in sketch.top(len(shown), COLUMNS)]
+    for one, other in zip(shown, read, strict=True):
+        assert one == pytest.approx(other, rel=1e-3)
+    assert all(weight > 0 for name, weight in shown[0].items() if name and len(name) < 20)
+    assert isinstance(looker.whole, Whole)
+    beyond = decode_whole(encode_whole(looker.whole))  # as a supervisor has it
+    assert spectrum_of(beyond.sketch, beyond.names, 0.0).directions == directions
+
+
+def test_a_snapshot_that_is_withdrawn_while_a_look_at_it_begins_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The thread that makes snapshots takes the last one away before it gives the next."""
+    looker, sketch = looked_at(0)
+    looker._rest_until_s = 0.0
+    looker.see(0, sketch, HashedColumns(4096, 0))
+    monkeypatch.setattr(looker, "_seen_at", lambda partition: 0.0 if looker._given.pop(partition) else 1.0)
+    looker.consider({0: len(BAGS)}, lambda _: pytest.fail("nothing has changed"))
+
+
+def test_rows_that_wait_long_for_a_checkpoint_are_not_keeping_up() -> None:
+    """With checkpoint.every_s of 5 s a row that is 47 s old is late; at 30 s it is on its way."""
+    stage = Stage()
+    for every_s, late in ((5.0, True), (30.0, False)):
+        stage.watch.identity = replace(stage.watch.identity, checkpoint_every_s=every_s)
+        stage.dirty[0] = stage.clock.now - 46.0
+        stage.feed(0, 5)
+        stage.tick(1.0)
+        said = "checkpoints are late: a row has waited for 47 s, and checkpoint.every_s is 5 s"
+        assert (stage.watch.status.doing == said) is late
+
+
+def test_the_setting_for_late_checkpoints_reaches_the_status() -> None:
+    given = [
+        "kafka.bootstrap.servers=b:1",
+        "kafka.group.id=g",
+        "input.topic=t",
+        "sketch.d=50",
+        "checkpoint.url=memory://",
+    ]
+    settings = load(None, environ={}, overrides=[*given, "checkpoint.every_s=7"]).settings
+    assert watch_of(settings, "1").identity.checkpoint_every_s == 7.0
+
+
+def test_drift_comes_in_degrees_with_the_sketchs_error_as_watch_has_it() -> None:
+    stage = Stage(partitions=1, ell=40)
+    before = None
+    for _ in range(3):
+        stage.feed(0, 400)
+        sketch = stage.states[0].sketch()
+        stage.looker.see(0, sketch, stage.states[0].columns)
+        stage.tick(60.0)
+        if before is not None:
+            wanted = sketch.drift(before, DRIFT_K)
+            (part,) = stage.watch.status.partitions
+            assert part.drift_degrees == pytest.approx(np.degrees(wanted.angles[0]), rel=1e-3)
+            assert part.drift_error_degrees == pytest.approx(np.degrees(wanted.error), rel=1e-3)
+            assert part.drift is not None
+            stage.tick(1.0)
+            moment = stage.watch.status.history[-1]
+            assert (moment.drift_degrees, moment.drift_error_degrees) == (part.drift_degrees, part.drift_error_degrees)
+        before = sketch
+
+
+@pytest.mark.parametrize("room", [2**26, 0])
+def test_the_angle_is_that_of_the_sketches_whether_or_not_there_is_room_to_keep_them(
+    room: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sfd_stream.service.looks.MERGE_BYTES_MAX", room)
+    rng, looker = np.random.default_rng(3), Looker(AtOnce(), Clock(), Clock())
+    strong = np.diag([9.0, 8.0, 7.0, 6.0, 5.0, *[0.2] * 25])
+    sketches = [FrequentDirections(12).partial_fit(rng.normal(size=(300, 30)) @ strong).sketch() for _ in range(2)]
+    for sketch in sketches:
+        looker.see(0, sketch, FixedColumns(30))
+        if room:
+            looker._rest_until_s = 0.0
+            looker.consider({0: sketch.rows}, lambda _: AtOnce().submit(lambda: None))
+    wanted = sketches[1].drift(sketches[0], DRIFT_K)
+    assert wanted.error < np.pi / 4
+    assert looker.angles[0] == pytest.approx(np.degrees([wanted.angles[0], wanted.error]), rel=1e-3)

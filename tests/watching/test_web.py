@@ -95,6 +95,41 @@ def test_what_is_not_http_is_answered_and_shut(sent: bytes, answered: bytes) -> 
         assert client.recv(64).split(b" ")[1] == answered
 
 
+def answered(port: Port, *fields: str, version: str = "HTTP/1.1") -> int:
+    with socket.create_connection(where(port), timeout=10) as client:
+        client.sendall("\r\n".join([f"GET /status.json {version}", *fields, "", ""]).encode())
+        return int(client.recv(64).split(b" ")[1])
+
+
+def test_on_a_loopback_address_only_its_own_names_are_answered() -> None:
+    """A page whose name is made to resolve to 127.0.0.1 (DNS rebinding) must not read the status of a local worker."""
+    with port_of() as port:
+        own = ["localhost", "LOCALHOST:9464", "127.0.0.1:1", "127.1.2.3", "[::1]", "[::1]:9464", socket.gethostname()]
+        assert {name: answered(port, f"Host: {name}") for name in own} == dict.fromkeys(own, 200)
+        others = ["evil.example", "evil.example:9464", "localhost.evil.example", "10.0.0.1", "", "[::2]", "1270.0.1"]
+        assert {name: answered(port, f"Host: {name}") for name in others} == dict.fromkeys(others, 421)
+        assert answered(port, version="HTTP/1.0") == 200
+        assert answered(port, "Host: localhost", "Host: evil.example") == 400
+
+
+def test_on_another_address_any_name_is_answered() -> None:
+    """In a cluster a worker is asked by the names of services and by the addresses of pods."""
+    port = Port(listening("0.0.0.0", 0), routes_of(Stage().watch, 60.0))  # noqa: S104 - that is what is tried
+    port.start()
+    try:
+        with socket.create_connection(("127.0.0.1", port.number), timeout=10) as client:
+            client.sendall(b"GET /status.json HTTP/1.1\r\nHost: sketch.namespace.svc:9464\r\n\r\n")
+            assert client.recv(64).split(b" ")[1] == b"200"
+    finally:
+        port.close()
+
+
+@pytest.mark.parametrize("lengths", [("0", "0"), ("5", "0"), ("0", "5")])
+def test_a_repeated_content_length_is_refused(lengths: tuple[str, str]) -> None:
+    with port_of() as port:
+        assert answered(port, "Host: localhost", *(f"Content-Length: {length}" for length in lengths)) == 400
+
+
 def test_a_connection_serves_many_requests() -> None:
     with port_of() as port:
         connection = http.client.HTTPConnection(*where(port), timeout=10)

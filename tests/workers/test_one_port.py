@@ -17,6 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.checkpoints.conftest import Site, messages
 from tests.parts.kafka import Broker
+from tests.parts.slow import smoke_first
 from tests.workers.test_processes import Program, program
 
 __all__ = ["program"]
@@ -58,7 +59,7 @@ def series(run: Program, name: str) -> dict[str, float]:
     return found
 
 
-@pytest.mark.parametrize("live", PROTOCOLS, indirect=True)
+@pytest.mark.parametrize("live", smoke_first(PROTOCOLS), indirect=True)
 def test_one_port_answers_for_all_and_tells_who_is_down(program: Callable[..., Program], live: Site) -> None:
     run = program("--workers", "2")
     run.await_(lambda: bool(run.urls()), "the port")

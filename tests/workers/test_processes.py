@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.checkpoints.conftest import Site, messages
+from tests.parts.slow import smoke_first
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -120,6 +121,7 @@ def total_rows(site: Site) -> int:
     return sum(int(found.counters.get("rows", 0)) for found in newest if found is not None)
 
 
+@pytest.mark.slow
 def test_until_the_end_prints_one_summary_for_all(program: Callable[..., Program]) -> None:
     run = program("--until-end", "--workers", "2", "--json")
     assert run.ended() == 0, run.log.read_text()
@@ -147,7 +149,7 @@ def test_a_killed_worker_is_replaced_and_nothing_is_lost(
     assert total_rows(live) == 240
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", smoke_first([signal.SIGTERM, signal.SIGINT]))
 def test_a_signal_ends_all_in_good_order(
     program: Callable[..., Program], live: Site, kafka: Broker, number: signal.Signals
 ) -> None:
@@ -174,6 +176,7 @@ def test_a_second_signal_ends_all_at_once(program: Callable[..., Program]) -> No
     assert run.ended() == 128 + signal.SIGTERM
 
 
+@pytest.mark.slow
 def test_a_worker_that_refuses_ends_all_with_its_code(program: Callable[..., Program], live: Site) -> None:
     assert live.run("checkpoint", "reset", "2", "--to", "9999", "--yes") == 0
     run = program("--workers", "2")
@@ -187,6 +190,7 @@ def test_wrong_settings_end_it_before_any_worker_is_started(program: Callable[..
     assert run.children() == {}
 
 
+@pytest.mark.slow
 def test_workers_stop_in_good_order_when_the_supervisor_is_killed(program: Callable[..., Program], live: Site) -> None:
     run = program("--workers", "2")
     run.await_(lambda: total_rows(live) == 200, "all rows in checkpoints")
@@ -195,6 +199,7 @@ def test_workers_stop_in_good_order_when_the_supervisor_is_killed(program: Calla
     assert "stopping" in run.log.read_text()
 
 
+@pytest.mark.slow
 def test_every_line_of_a_worker_bears_its_number(program: Callable[..., Program]) -> None:
     run = program("--until-end", "--workers", "2", "--set", "log.level=debug")
     assert run.ended() == 0
@@ -203,6 +208,7 @@ def test_every_line_of_a_worker_bears_its_number(program: Callable[..., Program]
     assert {line["worker"] for line in of_workers} <= {1, 2}
 
 
+@pytest.mark.slow
 def test_a_reset_reaches_a_running_worker(program: Callable[..., Program], live: Site, kafka: Broker) -> None:
     """It is fenced at its next checkpoint, and goes on from the reset without a restart."""
     run = program()
@@ -213,3 +219,16 @@ def test_a_reset_reaches_a_running_worker(program: Callable[..., Program], live:
     run.await_(lambda: total_rows(live) == 190, "offsets 20 to 59 counted anew")
     run.process.send_signal(signal.SIGTERM)
     assert run.ended() == 0, run.log.read_text()
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_every_line_of_json_names_worker_group_and_topic(
+    program: Callable[..., Program], live: Site, workers: str
+) -> None:
+    run = program("--until-end", "--workers", workers)
+    assert run.ended() == 0, run.log.read_text()
+    lines = run.lines()
+    assert len(lines) > 4
+    assert {(line.get("group"), line.get("topic")) for line in lines} == {(live.group, live.topic)}
+    named = [line for line in lines if workers == "1" or line["event"] != "watch it"]  # that is the supervisor's
+    assert {line.get("worker") for line in named} == set(range(1, int(workers) + 1))

@@ -65,6 +65,7 @@ def on_a_terminal(site: Site, *arguments: str) -> tuple[int, str, str]:
     return process.wait(60), out, shown.decode(errors="replace")
 
 
+@pytest.mark.slow
 def test_a_backfill_on_a_terminal_has_a_bar_and_clean_output(live: Site) -> None:
     code, out, shown = on_a_terminal(live, "--until-end", "--json")
     assert code == 0, shown

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from sfd_stream.service.doctor.check import Check, Finding, good, warning
+from sfd_stream.errors import SettingsError
+from sfd_stream.service.doctor.check import Check, Finding, failed, good, warning
 from sfd_stream.service.doctor.patient import Patient
 from sfd_stream.service.quota import Quota, fitted, misfits
-from sfd_stream.service.sizing import as_size
+from sfd_stream.service.sizing import LESS_MEMORY, as_size, may_be_too_large, too_wide
 
 _THREADS = "worker.blas_threads"
 
@@ -31,12 +32,12 @@ def memory(patient: Patient) -> Finding:
         if not words.startswith(_THREADS):
             reason, _, remedy = words.rpartition("; ")
             return warning(reason, remedy)
-    one, budget = patient.shape.memory_bytes(), settings.worker.memory_max_bytes
-    if one > budget:
-        return warning(
-            f"one partition may need {as_size(one)}, and the worker may use {as_size(budget)}",
-            "lower sketch.ell or sketch.buffer_max_bytes, or raise worker.memory_max_bytes and the memory limit",
-        )
+    shape, budget = patient.shape, settings.worker.memory_max_bytes
+    if (misfit := too_wide(shape, shape.columns.d, budget)) is not None:
+        return failed(misfit, LESS_MEMORY, SettingsError)
+    if (misfit := may_be_too_large(shape, budget)) is not None:
+        return warning(misfit, LESS_MEMORY)
+    one = shape.memory_bytes()
     return good(f"a partition needs up to {as_size(one)}: {budget // one} fit into a worker's {as_size(budget)}")
 
 

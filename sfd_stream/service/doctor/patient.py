@@ -17,8 +17,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from sfd_stream.config.model import Settings
-from sfd_stream.kafka.cluster import ask
 from sfd_stream.kafka.faults import Fault, Hooks, error_of, fault_of, refuse_settings
+from sfd_stream.kafka.outage import ask
 from sfd_stream.kafka.properties import admin_properties
 from sfd_stream.service.quota import Quota
 from sfd_stream.state.partition import Shape

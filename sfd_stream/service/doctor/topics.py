@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -12,6 +13,7 @@ from sfd_stream.service.doctor.check import Check, Finding, failed, good, skippe
 from sfd_stream.service.doctor.patient import Patient, Topic
 from sfd_stream.service.doctor.rights import checks as right_checks
 from sfd_stream.service.doctor.stored import newest_manifests
+from sfd_stream.service.quota import fitted
 from sfd_stream.service.sizing import as_size, snapshot_bytes
 from sfd_stream.service.summary import partitions_in
 from sfd_stream.service.topic_plan import ROOM_BYTES
@@ -33,7 +35,7 @@ def exists(patient: Patient) -> Finding:
 
 
 def partitions(patient: Patient) -> Finding:
-    """As many as checkpoints know, and each write to the others is acknowledged by enough replicas."""
+    """As many as checkpoints know, with room in memory; each write to the others is acknowledged by enough replicas."""
     found = patient.topic(patient.settings.input.topic)
     assert found is not None, "checked before"
     count = len(found.partitions)
@@ -49,6 +51,12 @@ def partitions(patient: Patient) -> Finding:
         other = patient.topic(name)
         if other is not None and (lacking := _lacks_replicas(other)):
             return failed(lacking, "bring the missing brokers back, or lower the topic's min.insync.replicas")
+    fit = max(fitted(patient.settings, patient.quota).worker.memory_max_bytes // patient.shape.memory_bytes(), 1)
+    if fit < count:
+        return warning(
+            f"a worker has room for {fit} of {count} partitions; without others the rest wait, unread",
+            f"run at least {math.ceil(count / fit)} workers, or raise worker.memory_max_bytes and the memory limit",
+        )
     return good(f"{count} partitions: up to {count} workers can share the work")
 
 

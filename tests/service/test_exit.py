@@ -1,0 +1,227 @@
+"""At exit no thread computes any more: one inside BLAS while the process ends may crash it with SIGSEGV."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+
+from sfd_stream.service import merger, merging
+from sfd_stream.service.beside import Beside, Computing
+from sfd_stream.service.merge_watch import MergeWatch
+from sfd_stream.service.merger import MergePlan, Merger
+from sfd_stream.service.merging import Merging
+from sfd_stream.state.partition import PartitionState
+from tests.parts.kafka import Broker
+from tests.service.fakes import rows, worker_on
+from tests.service.runs import Rows, wait_until
+
+COMPUTES_S = 1.0
+
+
+class Slow:
+    """A computation that takes its time. `running` is set while it runs; `finished` counts those that ended."""
+
+    def __init__(self, real: Any = lambda *_: None) -> None:
+        self.running = threading.Event()
+        self.finished = 0
+        self._real = real
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        self.running.set()
+        time.sleep(COMPUTES_S)
+        found = self._real(*args, **named)
+        self.finished += 1
+        self.running.clear()
+        return found
+
+
+def stop_once(worker: Any, slow: Slow) -> None:
+    """The worker is stopped as soon as the computation runs, and waits for no last checkpoint."""
+    deadline = time.monotonic() + 20
+    worker.on_turn = lambda: worker.stop() if slow.running.is_set() or time.monotonic() > deadline else None
+
+
+def test_a_batch_that_is_being_sketched_is_finished_before_the_worker_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = Slow()
+    worker, source, _ = worker_on({0: rows(100)}, until_end=False, revoke_budget_s=0.05)
+    monkeypatch.setattr(PartitionState, "apply", slow)
+    stop_once(worker, slow)
+    worker.run(source)  # type: ignore[arg-type]
+    assert slow.finished > 0
+    assert not slow.running.is_set()
+
+
+def test_a_sample_of_the_spectrum_is_finished_before_the_worker_ends() -> None:
+    slow = Slow()
+    worker, source, _ = worker_on({0: rows(100)}, until_end=False)
+    looks = worker.watch.looker._executor = Beside(1, "look")
+    looks.submit(slow)
+    stop_once(worker, slow)
+    worker.run(source)  # type: ignore[arg-type]
+    assert slow.finished == 1
+
+
+@pytest.mark.parametrize("step", ["encode", "restore"])
+def test_a_checkpoint_that_computes_is_awaited_before_the_worker_ends(
+    monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    from sfd_stream.service import keeper
+
+    slow = Slow(getattr(keeper, step))
+    monkeypatch.setattr(keeper, step, slow)
+    worker, source, _ = worker_on({0: rows(100)}, until_end=False, revoke_budget_s=0.05)
+    stop_once(worker, slow)
+    worker.run(source)  # type: ignore[arg-type]
+    assert slow.finished > 0
+    assert not slow.running.is_set()
+
+
+def test_a_store_request_that_hangs_is_abandoned() -> None:
+    gate = threading.Event()
+    worker, source, _ = worker_on(
+        {0: rows(100)},
+        until_end=False,
+        revoke_budget_s=0.05,
+        reach=lambda point: gate.wait(60) and None if point == "before-Put" else None,
+    )
+    worker.on_turn = lambda: worker.stop() if worker.progress.rows == 100 else None
+    ending = threading.Thread(target=worker.run, args=(source,), daemon=True)
+    ending.start()
+    ending.join(30)
+    assert not ending.is_alive()
+    gate.set()
+
+
+def test_after_the_end_nothing_begins_to_compute() -> None:
+    computing = Computing()
+    computing.close()
+    with pytest.raises(BaseException, match="ended"), computing():
+        pytest.fail("it computes")
+
+
+def test_a_merge_for_the_page_is_finished_before_the_supervisor_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = Slow()
+    monkeypatch.setattr(merging, "_spectrum", slow)
+
+    async def ask() -> dict[str, tuple[int, bytes]]:
+        return {}
+
+    merges = Merging(ask, time.monotonic)
+    part = {"spectrum": {"rows": 1, "ell": 1, "d": 1}}
+    workers = [{"worker": name, "partitions": [part], "at_s": 0.0} for name in "ab"]
+
+    async def go() -> None:
+        merges.consider(workers)
+        await asyncio.to_thread(slow.running.wait, 30)
+        assert merges._task is not None
+        merges._task.cancel()
+
+    asyncio.run(go())
+    merges.close()
+    assert slow.finished == 1
+
+
+class Parts:
+    """The part of a SnapshotReader that a merger uses."""
+
+    topic, max_total_bytes, ids = "sketches", 2**30, {}
+
+    def refresh(self, _: Any) -> bool:
+        return True
+
+    def wait(self, _: float) -> bool:
+        return False
+
+    def held(self) -> list[str]:
+        return ["a snapshot"]
+
+
+def test_a_merge_is_finished_before_the_merger_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    slow, parts = Slow(lambda *_, **__: None), Parts()
+    monkeypatch.setattr(merger, "merge", slow)
+    monkeypatch.setattr(merger, "SLICE_S", 0.01)
+    watch = MergeWatch("g", "world", time.monotonic, time.time)
+    plan = MergePlan("g", "world", every_s=0.01, republish_s=600.0)
+    around: dict[str, Any] = {"clock": time.monotonic, "wall_clock": time.time, "log": structlog.get_logger()}
+    ending = Merger(plan, [parts], parts, None, Beside(1, "merge"), watch, **around)  # type: ignore[list-item,arg-type]
+    monkeypatch.setattr(watch, "alive", lambda: ending.stop() if slow.running.is_set() else None)
+    ending.run()
+    assert slow.finished == 1
+
+
+SIGNALLED = """
+import os, signal, sys
+class Signals:
+    def find_spec(self, name, *_):
+        if name == {module!r}:
+            os.kill(os.getpid(), signal.{signal})
+sys.meta_path.insert(0, Signals())
+from sfd_stream.cli import main
+sys.argv[1:] = {arguments!r}
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize("number", ["SIGTERM", "SIGINT"])
+@pytest.mark.parametrize("module", ["sfd_stream.cli.app", "confluent_kafka", "sfd_stream.service.worker"])
+def test_a_signal_while_run_is_being_imported_ends_it_with_0(tmp_path: Path, module: str, number: str) -> None:
+    """`module` is imported in the first second; the signal arrives just then."""
+    arguments = ["run", "--set", "kafka.bootstrap.servers=127.0.0.1:1", "--set", "kafka.group.id=g"]
+    for setting in ("input.topic=rows", "sketch.d=100", f"checkpoint.url={tmp_path.as_uri()}", "http.port=0"):
+        arguments += ["--set", setting]
+    program = SIGNALLED.format(module=module, signal=number, arguments=arguments)
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 0, ended.stderr
+
+
+def end_while_computing(kafka: Broker, folder: Path, times: int, d: int) -> None:
+    """Workers that are sent SIGTERM while they shrink all exit with 0. d is large, so that BLAS takes long."""
+    topic = kafka.create_topic()
+    Rows.random(4_000, d=d, nnz=100, rows_per_message=50).produce(kafka, topic)
+    command = [sys.executable, "-m", "sfd_stream.cli", "run", "--set", f"kafka.bootstrap.servers={kafka.bootstrap}"]
+    for setting in (
+        f"input.topic={topic}", f"sketch.d={d}", "sketch.ell=20", "sketch.buffer_max_bytes=200000", "http.port=0",
+        f"checkpoint.url={folder.as_uri()}", "checkpoint.every_s=3600", "checkpoint.every_rows=1000000",
+        "checkpoint.revoke_budget_s=0.05", "worker.batch_records=2", "log.format=json", "kafka.log_level=3",
+    ):  # fmt: skip
+        command += ["--set", setting]
+    chance = random.Random(0)
+    for number in range(times):
+        log = folder / f"{number}.log"
+        with log.open("wb") as out:
+            process = subprocess.Popen(
+                [*command, "--set", f"kafka.group.id=g{number}"], stderr=out, env={**os.environ, "OMP_NUM_THREADS": "1"}
+            )
+        try:
+            wait_until(lambda at=log: b'"restored"' in at.read_bytes(), "a claim")
+            time.sleep(0.3 + chance.random())  # somewhere within the shrinks
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(120) == 0, f"after {number} that exited with 0: {log.read_text()}"
+        finally:
+            process.kill()
+            process.wait()
+
+
+def test_a_signal_during_computation_ends_a_worker_with_0(kafka: Broker, tmp_path: Path) -> None:
+    end_while_computing(kafka, tmp_path, 2, d=2**20)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_signals_during_computation_all_end_with_0(kafka: Broker, tmp_path: Path) -> None:
+    """Of 200, all ended with 0 (2026-11-18, two loaded cores, 30 minutes), by this command:
+
+    SFD_TEST_SIGNALS=200 .venv/bin/pytest -m slow tests/service/test_exit.py
+    """
+    end_while_computing(kafka, tmp_path, int(os.environ.get("SFD_TEST_SIGNALS", "10")), d=2**18)
