@@ -163,12 +163,25 @@ class Port:
         await self._shut(server)
 
     async def _shut(self, server: asyncio.Server) -> None:
+        """Accepts nothing more, starts what was accepted, and only then cancels: a task that is cancelled before it ran
+        once, or a server that is closed before, would leave an accepted connection open.
+        """
+        self._loop.remove_reader(self._listener)
+        await self._turns()
         server.close()
-        tasks = asyncio.all_tasks(self._loop) - {asyncio.current_task()}
-        for task in tasks:
-            task.cancel()
-        await asyncio.wait([asyncio.gather(*tasks, return_exceptions=True)], timeout=1.0)
-        for _ in range(3):  # transports close in later turns of the loop
+        for _ in range(10):  # `wait_for` of Python 3.11 may ignore a cancellation, so it is repeated
+            tasks = asyncio.all_tasks(self._loop) - {asyncio.current_task()}
+            if not tasks:
+                break
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks, timeout=0.1)
+        await self._turns()
+
+    @staticmethod
+    async def _turns() -> None:
+        """Lets the event loop start accepted connections, or close transports: both take up to three of its turns."""
+        for _ in range(4):
             await asyncio.sleep(0)
 
     # Connections

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import http.client
 import socket
 import threading
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
@@ -93,6 +95,41 @@ def test_what_is_not_http_is_answered_and_shut(sent: bytes, answered: bytes) -> 
     with port_of() as port, socket.create_connection(where(port), timeout=10) as client:
         client.sendall(sent)
         assert client.recv(64).split(b" ")[1] == answered
+
+
+def test_a_connection_accepted_in_the_moment_of_closing_is_closed() -> None:
+    """Its task is cancelled before it ran once; the socket that it was given must not stay open."""
+    entered, leave = threading.Event(), threading.Event()
+
+    async def blocking() -> Answer:
+        entered.set()
+        leave.wait(10)  # blocks the event loop, so that what follows happens in one turn of it
+        return Answer.text(200, "ok")
+
+    port = Port(listening("127.0.0.1", 0), {"/": Route(blocking)})
+    port.start()
+    with ExitStack() as stack:
+        clients = [stack.enter_context(socket.create_connection(where(port), timeout=10)) for _ in range(2)]
+        clients[0].sendall(b"GET / HTTP/1.1\r\n\r\n")
+        assert entered.wait(10)
+        late = [stack.enter_context(socket.create_connection(where(port), timeout=10)) for _ in range(5)]
+        closing = threading.Thread(target=port.close)
+        closing.start()
+        wait_until(lambda: bool(port._loop._ready), "the port is asked to close")  # type: ignore[attr-defined]
+        leave.set()
+        closing.join()
+        with warnings.catch_warnings(record=True) as unclosed:
+            warnings.simplefilter("always", ResourceWarning)
+            gc.collect()
+        assert [str(warning.message) for warning in unclosed] == []
+        assert all(is_closed(client) for client in late)
+
+
+def is_closed(client: socket.socket) -> bool:
+    try:
+        return client.recv(1) == b""
+    except ConnectionResetError:
+        return True
 
 
 def answered(port: Port, *fields: str, version: str = "HTTP/1.1") -> int:
