@@ -20,7 +20,7 @@ K = 10
 
 FUSED, FD_SVD = "fused", "FD by SVD"
 RIVALS = [FUSED, "gensim LSI", "IncrementalPCA", "TruncatedSVD"]
-"""What one would use instead, as the README compares it."""
+"""Alternatives, as docs/experiments.md compares them."""
 
 Contender = Callable[[Any, int], Sketch]
 

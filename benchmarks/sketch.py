@@ -158,7 +158,7 @@ class Run:
         return {"tightness": checks.tightness(STREAMS[:4] if self.quick else STREAMS)}
 
     def rivals(self) -> Results:
-        """What one would use instead; gensim where it is installed."""
+        """Alternatives; gensim where it is installed."""
         return {
             "rivals": {
                 f"{shape.z} of {shape.d:,} non-zero": self._scores(shape.matrix(), shape.ell, RIVALS)

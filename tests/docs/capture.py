@@ -58,8 +58,13 @@ def tidy(text: str, folder: Path) -> str:
     return "\n".join(lines)
 
 
+DEMO_LINES = re.compile(r"kill -9 of|took over|All [\d,]+ rows are in|✓ (?:rows|non-zeros|certified)|^   \d  █")
+"""The lines of the demo that the README shows: the accident, the counts, the error, the topics."""
+
+
 def demo() -> None:
-    paste(ROOT / "README.md", "demo", terminal("make --no-print-directory demo", ROOT, "make demo"))
+    command, *lines = terminal("make --no-print-directory demo", ROOT, "make demo").splitlines()
+    paste(ROOT / "README.md", "demo", "\n".join([command, "[...]", *filter(DEMO_LINES.search, lines)]))
 
 
 def clone() -> None:

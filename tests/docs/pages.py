@@ -5,6 +5,8 @@ why not, or that a command pasted the whole of it:
 
     <!-- not run: needs a cluster -->          <!-- capture NAME -->
 
+A block that needs what later blocks make runs after them, under `<!-- run last: why -->`.
+
 What a block prints may follow it, pasted by `python -m tests.docs.paste`, under one of two comments:
 
     <!-- output -->                    the same on every run
@@ -65,6 +67,10 @@ class Block:
         """The name of the capture that this block is, pasted whole by a command."""
         found = re.fullmatch(r"capture ([\w-]+)", self.note)
         return found and found[1]
+
+    @property
+    def runs_last(self) -> bool:
+        return self.note.startswith("run last: ")
 
     @property
     def runs(self) -> bool:

@@ -124,7 +124,7 @@ def _clean_environment(folder: Path) -> Iterator[None]:
 
 def play(page: Path, folder: Path) -> list[tuple[Block, str]]:
     """Every block of the page that runs, with what it printed."""
-    running = [block for block in blocks(page) if block.runs]
+    running = sorted((block for block in blocks(page) if block.runs), key=lambda block: block.runs_last)
     if not running:
         return []
     with EmbeddedBroker() as broker, _clean_environment(folder), contextlib.chdir(folder):

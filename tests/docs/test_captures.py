@@ -39,19 +39,17 @@ def test_a_capture_is_a_terminal_and_ends_where_its_marker_says(block: Block) ->
 def test_the_demo_is_on_the_first_screen_of_the_readme() -> None:
     (demo,) = [block for block in CAPTURED if block.capture == "demo"]
     assert name_of(demo.page) == "README.md"
-    assert demo.line <= 24
+    assert demo.line <= 45
     assert "make demo" in demo.code.splitlines()[0]
+    assert 10 <= len(demo.code.splitlines()) <= 16
 
 
-def test_the_first_run_is_of_both_commands_with_times_and_the_demo_of_today() -> None:
+def test_the_first_run_is_of_both_commands_with_times_and_the_whole_demo() -> None:
     (clone,) = [block for block in CAPTURED if block.capture == "clone"]
-    (demo,) = [block for block in CAPTURED if block.capture == "demo"]
     lines = clone.code.splitlines()
     assert [line for line in lines if line.startswith("$ time")] == ["$ time make demo", "$ time make test"]
     assert sum(line.startswith("took ") for line in lines) == 2
-    chapters = re.findall(r"^\d  [A-Z]\w+$", demo.code, re.MULTILINE)
-    assert len(chapters) == 8
-    assert [line for line in lines if line in chapters] == chapters
+    assert len(re.findall(r"^\d  [A-Z]\w+$", clone.code, re.MULTILINE)) == 8
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
