@@ -21,21 +21,31 @@ _TIMES = 10
 def bench(
     d: Annotated[int, typer.Option(min=1, max=2**31 - 1, help="Columns.")] = 1_000,
     ell: Annotated[int, typer.Option(min=1, help="Rows of the sketch.")] = 50,
-    z: Annotated[int, typer.Option(min=1, help="Non-zeros a row.")] = 100,
+    z: Annotated[int, typer.Option(min=1, help="Non-zeros per row.")] = 100,
     seconds: Annotated[
         float,
-        typer.Option(min=0.1, help="For each measure, at least; a shrink takes as long as it takes."),
+        typer.Option(min=0.1, help="Minimum time for each measurement."),
     ] = 2.0,
     store: Annotated[
-        str | None, typer.Option("--store", metavar="URL", help="As checkpoint.url.", show_default="a temporary folder")
+        str | None,
+        typer.Option(
+            "--store",
+            metavar="URL",
+            help="Store to measure, written as checkpoint.url.",
+            show_default="a temporary folder",
+        ),
     ] = None,
     store_options: Annotated[
         list[str] | None,
-        typer.Option("--store-option", metavar="NAME=VALUE", help="As in checkpoint.options; may be repeated."),
+        typer.Option(
+            "--store-option",
+            metavar="NAME=VALUE",
+            help="Option of the store, as in checkpoint.options; may be repeated.",
+        ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """How fast this machine is for a shape: rows into a sketch in memory, messages decoded, a store's answers.
+    """Measure this machine for given d, ell and z: sketching in memory, decoding messages, latency of a store.
 
     On one thread, as a worker has. Rates are of processor time, so other work on the machine hardly counts.
 

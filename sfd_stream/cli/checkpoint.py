@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from sfd_stream.service.inspection import Place, Standing, Verdict
 
 _HELP = """\
-Look at checkpoints, verify and repair them. T/P is topic/partition, or just the partition of input.topic.
+List, verify and repair checkpoints. T/P is topic/partition, or only the partition of input.topic.
 
 Example: [bold]sfd-stream checkpoint ls --config settings.yaml[/bold]
 """
@@ -92,9 +92,9 @@ def show(
     place: PlaceArgument,
     config: ConfigOption = None,
     overrides: SetOption = None,
-    number: Annotated[int | None, typer.Option("--number", min=1, help="Which checkpoint; the newest if left out.")] = (
-        None
-    ),
+    number: Annotated[
+        int | None, typer.Option("--number", min=1, help="Number of the checkpoint; default: the newest.")
+    ] = (None),
     as_json: JsonOption = False,
 ) -> None:
     """Print one checkpoint's manifest in full, with its blobs.
@@ -126,12 +126,12 @@ def _flat(values: dict[str, Any], prefix: str = "") -> list[tuple[str, str]]:
 
 
 def verify(
-    place: Annotated[str | None, typer.Argument(metavar="[T/P]", help="One partition; all if left out.")] = None,
+    place: Annotated[str | None, typer.Argument(metavar="[T/P]", help="One partition; default: all.")] = None,
     config: ConfigOption = None,
     overrides: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Read everything back: check every checksum and that every sketch loads; exit with 3 if something is wrong.
+    """Read all checkpoints: check every checksum and load every sketch; exit 3 if something is wrong.
 
     Example: [bold]sfd-stream checkpoint verify --config settings.yaml[/bold]
     """

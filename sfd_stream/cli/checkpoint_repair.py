@@ -24,7 +24,7 @@ BROKER_TIMEOUT_S = 15.0
 _DECLINED = 130
 """As if it had been ended by Ctrl-C at the question."""
 
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking.")]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
 
 def register(group: typer.Typer) -> None:
@@ -38,12 +38,13 @@ def rollback(
     config: ConfigOption = None,
     overrides: SetOption = None,
     to: Annotated[
-        int | None, typer.Option("--to", min=1, metavar="N", help="Which checkpoint; else the newest good older one.")
+        int | None,
+        typer.Option("--to", min=1, metavar="N", help="Number of the checkpoint; default: the newest valid older one."),
     ] = None,
     yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Go back to an older state, and read from its offset again. Nothing is removed.
+    """Go back to an older checkpoint and read again from its offset. Nothing is deleted.
 
     Example: [bold]sfd-stream checkpoint rollback rows/3 --config settings.yaml[/bold]
     """
@@ -65,17 +66,19 @@ def reset(
     place: PlaceArgument,
     to: Annotated[
         str,
-        typer.Option("--to", metavar="earliest|latest|OFFSET", help="Where to read from; an offset needs no broker."),
+        typer.Option(
+            "--to", metavar="earliest|latest|OFFSET", help="Where reading starts. An offset works without a broker."
+        ),
     ],
     config: ConfigOption = None,
     overrides: SetOption = None,
     keep_sketch: Annotated[
-        bool, typer.Option("--keep-sketch", help="Keep the sketch and its counts; only the offset changes.")
+        bool, typer.Option("--keep-sketch", help="Keep the sketch and its counts; change only the offset.")
     ] = False,
     yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Start anew at an offset, with an empty sketch or with the one there is. Nothing is removed.
+    """Start again at an offset, with an empty sketch or with the present one. Nothing is deleted.
 
     Example: [bold]sfd-stream checkpoint reset rows/3 --to earliest --config settings.yaml[/bold]
     """
@@ -90,7 +93,7 @@ def reset(
 
 
 def prune(config: ConfigOption = None, overrides: SetOption = None, as_json: JsonOption = False) -> None:
-    """Remove what none of the newest checkpoint.keep states needs, as a worker does after each checkpoint.
+    """Delete checkpoints beyond the newest checkpoint.keep, as a worker does after each checkpoint.
 
     Example: [bold]sfd-stream checkpoint prune --config settings.yaml --set checkpoint.keep=2[/bold]
     """

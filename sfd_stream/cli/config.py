@@ -25,7 +25,7 @@ def app() -> typer.Typer:
 
 
 def check(config: ConfigOption = None, overrides: SetOption = None, as_json: JsonOption = False) -> None:
-    """Say whether the settings are right; list everything that is wrong, and exit with 2.
+    """Check the settings: list every error, and exit 2 if there is one.
 
     Example: [bold]sfd-stream config check --config settings.yaml[/bold]
     """
@@ -43,7 +43,7 @@ def check(config: ConfigOption = None, overrides: SetOption = None, as_json: Jso
 
 
 def show(config: ConfigOption = None, overrides: SetOption = None, as_json: JsonOption = False) -> None:
-    """Print the settings that hold and where each came from. Secrets are masked.
+    """Print the effective settings and the origin of each value. Secrets are masked.
 
     Example: [bold]SFD_SKETCH__ELL=100 sfd-stream config show --config settings.yaml[/bold]
     """

@@ -29,7 +29,7 @@ def demo(
         typer.Option(
             "--broker",
             metavar="HOST:PORT",
-            help="A real Kafka instead of the built-in one; a login comes from SFD_KAFKA__... in the environment.",
+            help="Use this Kafka instead of the built-in broker; set its login by SFD_KAFKA__... in the environment.",
         ),
     ] = None,
     s3: Annotated[
@@ -41,15 +41,15 @@ def demo(
             " SFD_CHECKPOINT__OPTIONS__... in the environment (ALLOW_HTTP=true for an endpoint without TLS).",
         ),
     ] = None,
-    stay: Annotated[bool, typer.Option("--stay", help="Go on with a slow feed of rows until Ctrl-C.")] = False,
+    stay: Annotated[bool, typer.Option("--stay", help="Keep running with a slow stream of rows until Ctrl-C.")] = False,
     picture: Annotated[
-        Path | None, typer.Option("--picture", help="Where the picture goes.", show_default=f"./{_PICTURE}")
+        Path | None, typer.Option("--picture", help="File for the picture.", show_default=f"./{_PICTURE}")
     ] = None,
 ) -> None:
-    """See what it is for: text through a broker, a worker killed, nothing lost, topics found as directions.
+    """Run the whole job on sample text: rows go through a broker, a worker is killed, no row is lost, topics are found.
 
-    Needs no broker: one is built in. Ends by itself in half a minute, and leaves nothing behind but a picture.
-    Every claim is checked; one that does not hold is said, and the exit code is 1.
+    It needs no broker: one is built in. It ends after about half a minute and leaves only a picture behind.
+    Every claim is checked; if one does not hold, the demo reports it and the exit code is 1.
 
     Example: [bold]sfd-stream demo[/bold]
 

@@ -17,10 +17,10 @@ _MARKS = {"good": ("✓", "green"), "warning": ("!", "yellow"), "failed": ("✗"
 
 
 def doctor(config: ConfigOption = None, overrides: SetOption = None, as_json: JsonOption = False) -> None:
-    """Try for real, one by one, what a worker needs: broker, rights, topics, store, machine. Leaves nothing behind.
+    """Check everything that a worker needs, by real requests: broker, permissions, topics, store, machine.
 
-    Each check is ticked or comes with a reason and a remedy. Exit code 0: all good; 1: warnings; otherwise
-    the one with which "sfd-stream run" would end.
+    It leaves nothing behind. Each check passes, or prints a reason and a remedy.
+    Exit code 0: all good; 1: warnings; otherwise the code with which "sfd-stream run" would end.
 
     Example: [bold]sfd-stream doctor --config settings.yaml[/bold]
     """

@@ -25,9 +25,7 @@ def export(
     topic: TopicOption = None,
     broker: BrokerOption = None,
     group: GroupOption = None,
-    top: Annotated[
-        int | None, typer.Option("--top", "-k", min=1, help="How many directions; all if not given.")
-    ] = None,
+    top: Annotated[int | None, typer.Option("--top", "-k", min=1, help="Number of directions; default: all.")] = None,
     store_url: StoreOption = None,
     config: ConfigOption = None,
     overrides: SetOption = None,

@@ -18,13 +18,15 @@ def health(
     overrides: SetOption = None,
     *,
     ready: Annotated[
-        bool, typer.Option("--ready", help="Ask whether its partitions are restored, not only whether it turns.")
+        bool, typer.Option("--ready", help="Check readiness (all partitions restored) instead of liveness.")
     ] = False,
-    timeout_s: Annotated[float, typer.Option(help="How long to wait for an answer.", min=0.1)] = 4.0,
-    wait_s: Annotated[float, typer.Option("--wait-s", help="Ask again for so long until it is well.", min=0)] = 0.0,
+    timeout_s: Annotated[float, typer.Option(help="Maximum time for one request.", min=0.1)] = 4.0,
+    wait_s: Annotated[
+        float, typer.Option("--wait-s", help="Retry for up to this many seconds until the check passes.", min=0)
+    ] = 0.0,
     as_json: JsonOption = False,
 ) -> None:
-    """Ask the worker's own port whether it is well: exit 0 if so, 1 if not. A merge service answers too.
+    """Check the health of a running worker or merge service: exit 0 if it is healthy, 1 if not.
 
     Example: [bold]sfd-stream health --config settings.yaml[/bold]
 

@@ -26,13 +26,15 @@ def merge(
     config: ConfigOption = None,
     overrides: SetOption = None,
     broker: BrokerOption = None,
-    once: Annotated[bool, typer.Option("--once", help="Merge what is there, publish it, and end.")] = False,
+    once: Annotated[
+        bool, typer.Option("--once", help="Merge the present snapshots, publish the result, and exit.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Keep the merged sketch of one or more snapshot topics and publish it to merge.topic.
+    """Merge the sketches of one or more snapshot topics continuously and publish the result to merge.topic.
 
-    What it publishes are snapshots again, so merges can be merged (region, then world). Run one replica.
-    http.port answers /healthz, /readyz and /metrics, as a worker's does.
+    The result is a snapshot again, so that merges can be merged (region, then world). Run one replica.
+    It serves /healthz, /readyz and /metrics on http.port, as a worker does.
 
     Example: [bold]sfd-stream merge --config settings.yaml --set merge.topics=eu,us --set merge.topic=world[/bold]
     """

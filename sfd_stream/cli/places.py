@@ -19,7 +19,7 @@ PATIENCE_MAX_S = 30.0
 """A person waits: no longer than this for a store that is away."""
 
 PlaceArgument = Annotated[
-    str, typer.Argument(metavar="T/P", help="topic/partition of the group, or just the partition of input.topic.")
+    str, typer.Argument(metavar="T/P", help="Topic/partition of the group, or only the partition of input.topic.")
 ]
 
 

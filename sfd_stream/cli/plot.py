@@ -29,11 +29,11 @@ class Picture(StrEnum):
 
 
 def plot(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Where to: .png or .svg.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="File to write: .png or .svg.")],
     *,
     what: Annotated[
         list[Picture] | None,
-        typer.Option("--what", help="Which picture; may be repeated.", show_default="all but drift"),
+        typer.Option("--what", help="Picture to draw; may be repeated.", show_default="all but drift"),
     ] = None,
     topic: TopicOption = None,
     broker: BrokerOption = None,

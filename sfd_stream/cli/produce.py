@@ -59,29 +59,29 @@ def produce(
         typer.Option(metavar="N,D,Z", help="N rows of the paper's generator: Z of D columns each."),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="The generator's seed.")] = 0,
-    kind: Annotated[Kind | None, typer.Option("--as", help="What FILE is, when its name does not say.")] = None,
-    topic: Annotated[str | None, typer.Option(help="The topic to fill.", show_default="input.topic")] = None,
+    kind: Annotated[Kind | None, typer.Option("--as", help="Format of FILE, if its name does not show it.")] = None,
+    topic: Annotated[str | None, typer.Option(help="Topic to write to.", show_default="input.topic")] = None,
     broker: Annotated[
         str | None,
         typer.Option(metavar="HOST:PORT", help="Short for --set kafka.bootstrap.servers=HOST:PORT."),
     ] = None,
     form: Annotated[
         Form | None,
-        typer.Option("--format", help="How rows are written.", show_default="packed; list for text"),
+        typer.Option("--format", help="Encoding of the rows.", show_default="packed; list for text"),
     ] = None,
-    rows_per_message: Annotated[int, typer.Option(min=1, help="Rows in a message, for blocks.")] = 100,
-    rate: Annotated[float | None, typer.Option(min=0.001, help="At most this many rows a second.")] = None,
+    rows_per_message: Annotated[int, typer.Option(min=1, help="Rows per message, for blocks.")] = 100,
+    rate: Annotated[float | None, typer.Option(min=0.001, help="Maximum number of rows per second.")] = None,
     partitions: Annotated[
-        int | None, typer.Option(min=1, help="Make the topic with this many, if it is not there.")
+        int | None, typer.Option(min=1, help="Create the topic with this many partitions if it does not exist.")
     ] = None,
     keys: Annotated[
-        Keys, typer.Option(help="Spread messages in turn, or by a hash of their number.")
+        Keys, typer.Option(help="Assign messages to partitions in turn, or by a hash of their number.")
     ] = Keys.ROUND_ROBIN,
     config: ConfigOption = None,
     overrides: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Fill a topic with rows; every message is confirmed by the broker, or the command fails.
+    """Write rows to a topic; the command fails unless the broker acknowledges every message.
 
     Example: [bold]sfd-stream produce --synthetic 10000,1000,100 --topic rows --broker localhost:9092[/bold]
     """

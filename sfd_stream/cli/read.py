@@ -30,7 +30,7 @@ def read(
     group: GroupOption = None,
     *,
     per_partition: Annotated[
-        bool, typer.Option("--per-partition", help="Each partition's own sketch, unmerged.")
+        bool, typer.Option("--per-partition", help="Print the sketch of each partition instead of the merged one.")
     ] = False,
     centre: Annotated[
         bool, typer.Option("--centre", help="Print the directions around the mean (principal components).")

@@ -24,7 +24,7 @@ TopicOption = Annotated[
     str | None, typer.Option("--topic", help="The topic of snapshots.", show_default="snapshot.topic")
 ]
 GroupOption = Annotated[
-    str | None, typer.Option("--group", help="The group whose sketches to read, where a topic holds several.")
+    str | None, typer.Option("--group", help="Consumer group whose sketches to read, if the topic holds several.")
 ]
 StoreOption = Annotated[
     str | None,
@@ -35,8 +35,8 @@ StoreOption = Annotated[
         show_default="checkpoint.url, snapshot.trusted_stores",
     ),
 ]
-TopOption = Annotated[int, typer.Option("--top", "-k", min=1, help="How many directions.")]
-ColumnsOption = Annotated[int, typer.Option("--columns", min=1, help="How many of each direction's strongest columns.")]
+TopOption = Annotated[int, typer.Option("--top", "-k", min=1, help="Number of directions.")]
+ColumnsOption = Annotated[int, typer.Option("--columns", min=1, help="Number of columns to show for each direction.")]
 
 
 def some_settings(

@@ -23,26 +23,33 @@ def run(
     config: ConfigOption = None,
     overrides: SetOption = None,
     until_end: Annotated[
-        bool, typer.Option("--until-end", help="Stop at the end offsets seen at the start; print a summary.")
+        bool,
+        typer.Option(
+            "--until-end",
+            help="Stop when everything up to the end offsets at the start is durable and published; print a summary.",
+        ),
     ] = False,
     workers: Annotated[
-        int, typer.Option("--workers", min=1, metavar="N", help="So many processes, each a worker of the same group.")
+        int,
+        typer.Option(
+            "--workers", min=1, metavar="N", help="Number of worker processes to start in this consumer group."
+        ),
     ] = 1,
     as_json: JsonOption = False,
     worker_number: Annotated[int | None, typer.Option("--worker-number", min=1, hidden=True)] = None,
     http_socket: Annotated[Path | None, typer.Option("--http-socket", hidden=True)] = None,
 ) -> None:
-    """Join the consumer group, sketch the topic's rows, checkpoint, until told to stop.
+    """Run a worker: join the consumer group, sketch the topic's rows, write checkpoints, publish snapshots.
 
     Example: [bold]sfd-stream run --config settings.yaml --until-end[/bold]
-    is a backfill, with a summary of each partition's sketch at the end.
+    is a backfill: it ends with a summary of each partition's sketch.
 
-    A service of four processes; one that dies is started again:
+    Four processes; a process that dies is restarted:
     [bold]sfd-stream run --config settings.yaml --workers 4[/bold]
 
-    SIGTERM or Ctrl-C: a last checkpoint, then exit 0; a second one ends it.
-    Started again, it goes on from its checkpoints, each row counted once.
-    A state that it must not use it refuses: exit 3, and the command to run.
+    On SIGTERM or Ctrl-C it writes a last checkpoint and exits with 0; a second signal ends it at once.
+    A restarted worker continues from its checkpoints; every row is counted once.
+    It refuses a checkpoint that does not fit the topic or the settings: exit 3, with the command to run.
     """
     from sfd_stream.cli import workers as crew
 

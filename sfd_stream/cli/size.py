@@ -26,17 +26,20 @@ CPU          sketching, decoding packed rows and a snapshot a minute, measured j
 
 def size(
     epsilon: Annotated[
-        float, typer.Option(min=1e-6, max=1.0, help="The error to bear: a share of what rank k leaves.")
+        float,
+        typer.Option(
+            min=1e-6, max=1.0, help="Acceptable error, as a fraction of what the best rank-k approximation leaves."
+        ),
     ],
     d: Annotated[int, typer.Option(min=1, max=2**31 - 1, help="Columns.")],
-    k: Annotated[int, typer.Option(min=0, help="How many directions matter.")] = 10,
-    rate: Annotated[float, typer.Option(min=0, help="Rows a second, over all partitions.")] = 1_000.0,
+    k: Annotated[int, typer.Option(min=0, help="Number of directions that you will use.")] = 10,
+    rate: Annotated[float, typer.Option(min=0, help="Rows per second, over all partitions.")] = 1_000.0,
     partitions: Annotated[int, typer.Option(min=1, help="Of the topic of rows.")] = 1,
-    z: Annotated[int | None, typer.Option(min=1, help="Non-zeros a row.", show_default="100, or d if less")] = None,
-    pods: Annotated[int, typer.Option(min=1, help="Workers, each in a pod of its own.")] = 2,
+    z: Annotated[int | None, typer.Option(min=1, help="Non-zeros per row.", show_default="100, or d if less")] = None,
+    pods: Annotated[int, typer.Option(min=1, help="Number of workers, one per pod.")] = 2,
     as_json: JsonOption = False,
 ) -> None:
-    """From the error you can bear: rows of the sketch (ell), memory, message and checkpoint sizes, processor share.
+    """Estimate a deployment from an acceptable error: ell, memory, message and checkpoint sizes, CPU.
 
     Example: [bold]sfd-stream size --epsilon 0.05 --k 10 --d 10000 --rate 5000 --partitions 12[/bold]
     """

@@ -9,7 +9,10 @@ from sfd_stream.cli.options import ConfigOption, JsonOption, SetOption, settings
 
 
 def topics(
-    partitions: Annotated[int, typer.Option("--partitions", min=1, help="Of the topic of rows, and of dead letters.")],
+    partitions: Annotated[
+        int,
+        typer.Option("--partitions", min=1, help="Number of partitions of the input topic and the dead-letter topic."),
+    ],
     replication_factor: Annotated[
         int | None, typer.Option("--replication-factor", min=1, show_default="the broker's default")
     ] = None,
@@ -17,7 +20,7 @@ def topics(
     overrides: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make the topics that the settings name, as they should be; those that are there are left as they are.
+    """Create the topics that the settings name, with the right configuration; existing topics are not changed.
 
     Example: [bold]sfd-stream topics --config settings.yaml --partitions 4[/bold]
     """

@@ -42,9 +42,9 @@ def watch(
     *,
     top: TopOption = 8,
     columns: ColumnsOption = 6,
-    every_s: Annotated[float, typer.Option("--every", min=0.1, help="Look again after this many seconds.")] = 2.0,
+    every_s: Annotated[float, typer.Option("--every", min=0.1, help="Refresh after this many seconds.")] = 2.0,
     changes: Annotated[
-        int | None, typer.Option(min=1, help="End after this many changes.", show_default="never")
+        int | None, typer.Option(min=1, help="Exit after this many changes.", show_default="never")
     ] = None,
     store_url: StoreOption = None,
     config: ConfigOption = None,
@@ -55,7 +55,7 @@ def watch(
 ) -> None:
     """Show the sketch as it changes: rows, lag and error of every partition, the spectrum, the drift since the start.
 
-    Where the output is no terminal, one line a change. Ctrl-C ends it.
+    If the output is not a terminal, it prints one line per change. Ctrl-C ends it.
 
     Example: [bold]sfd-stream watch --topic sketches --broker localhost:9092[/bold]
     """
