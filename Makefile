@@ -18,7 +18,7 @@ export MKL_NUM_THREADS ?= 1
 export OMP_NUM_THREADS ?= 1
 
 .PHONY: help setup demo test test-all test-page lint types imports unit unit-all tools lowest test-lowest test-lowest-short \
-	chart image test-image test-k8s simulate bench docs lock sbom audit clean
+	chart image test-image test-k8s simulate bench house docs lock sbom audit clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{printf "  make %-17s %s\n", $$1, $$2}'
@@ -128,6 +128,9 @@ test-k8s: $(STAMP) ## install, upgrade, roll back on a real API server; builds i
 bench: $(STAMP) ## reprint every figure of the README; most of an hour, and Java for the stream's
 	$(BIN)/python -m benchmarks.sketch --long
 	$(BIN)/python -m benchmarks.stream
+
+house: $(STAMP) ## print how readable the code is, with goals; ARGS="--against REV" compares
+	@$(BIN)/python -m tests.house $(ARGS)
 
 docs: $(STAMP) ## run the pages and paste what they print; draw their pictures
 	$(BIN)/python -m tests.docs.draw

@@ -1,0 +1,32 @@
+"""The numbers of `make house` count what they say."""
+
+from __future__ import annotations
+
+import ast
+
+from tests.docs.pages import ROOT
+from tests.house import IDIOMS, bars, code_lines, defined_twice, function_lengths
+
+
+def test_lines_of_code_leave_out_docstrings_comments_and_blank_lines() -> None:
+    text = '"""Promise."""\n\n# why\ndef f() -> str:\n    """Says."""\n    return """a\n    b"""\n'
+    assert code_lines(text) == 3
+
+
+def test_a_type_name_in_two_files_counts_once_however_often() -> None:
+    trees = [ast.parse("class A: pass\nclass B: pass"), ast.parse("class A: pass"), ast.parse("class _A: pass")]
+    assert defined_twice(trees) == ["A"]
+
+
+def test_functions_are_measured_with_their_first_line() -> None:
+    assert list(function_lengths(ast.parse("def f():\n    pass\n"))) == [2]
+
+
+def test_idioms_are_whole_words() -> None:
+    assert IDIOMS.findall("Mended, whoever did it; amendments recommend nothing") == ["Mended", "whoever"]
+
+
+def test_every_bar_is_printed_with_its_goal() -> None:
+    found = bars(ROOT)
+    assert len(found) == 8
+    assert all(bar.value and bar.goal for bar in found)
