@@ -10,6 +10,7 @@ from sfd_stream.kafka.source import Source
 from sfd_stream.service.keeper import Surroundings
 from sfd_stream.service.rebalance import Tenures
 from sfd_stream.service.tenure import Log, Tenure
+from sfd_stream.state.offset_metadata import metadata_of
 
 if TYPE_CHECKING:
     from sfd_stream.service.delivery import Delivery
@@ -18,10 +19,6 @@ COMMIT_AGAIN_S = 1.0
 CONFIRM_EVERY_S, CONFIRM_TIMEOUT_S = 30.0, 5.0
 """How often the committed offsets are compared with ours. The coordinator lets every member of a group commit every
 partition: one that lost a partition without being told may commit an older offset after us."""
-
-UNPUBLISHED = "unpublished"
-"""How the metadata of a committed offset ends whose state is not on the output topic yet: another worker with
---until-end waits for it."""
 
 
 class Host(Protocol):
@@ -48,7 +45,7 @@ class Committing:
     def commit(self, tenure: Tenure, next_offset: int) -> None:
         tenure.commit_offset = next_offset
         published = tenure.keeper.is_published or not self._host.delivery.shows
-        self._host.source.commit({tenure.partition: next_offset}, "" if published else UNPUBLISHED)
+        self._host.source.commit({tenure.partition: next_offset}, metadata_of(None, published=published))
 
     def hear(self) -> None:
         """What the broker said since, and what is due again."""

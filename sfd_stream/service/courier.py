@@ -13,7 +13,6 @@ generation, in which the broker refuses this membership: so a zombie, wherever i
 
 from __future__ import annotations
 
-import re
 import threading
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
@@ -25,29 +24,17 @@ from sfd_stream.kafka.sink import TOO_LARGE
 from sfd_stream.kafka.transactions import NotCommittedError, Offset, Outgoing, TransactionalSink
 from sfd_stream.service.beside import Beside
 from sfd_stream.service.claims import patiently
-from sfd_stream.service.committing import UNPUBLISHED
 from sfd_stream.service.keeper import AbandonedError, Surroundings
 from sfd_stream.service.publishing import Publishing
 from sfd_stream.service.tenure import Plan, Tenure
 from sfd_stream.service.watch import Watch
-from sfd_stream.state.manifest import Manifest, StateId
+from sfd_stream.state.manifest import Manifest
+from sfd_stream.state.offset_metadata import metadata_of, state_id_in
 
 T = TypeVar("T")
 
 PAUSES_S = (0.1, 0.3, 1.0)
 """Between tries; after the last one it stays due, and the stream goes on."""
-
-_METADATA = re.compile(rf"sfd-state (\d+) (\d+)(?: {UNPUBLISHED})?")
-
-
-def metadata_of(state_id: StateId, *, published: bool = True) -> str:
-    return f"sfd-state {state_id.epoch} {state_id.number}" + ("" if published else f" {UNPUBLISHED}")
-
-
-def state_id_in(metadata: str) -> StateId | None:
-    """None where the offset was committed by something else."""
-    found = _METADATA.fullmatch(metadata)
-    return None if found is None else StateId(int(found[1]), int(found[2]))
 
 
 class Group(Protocol):

@@ -7,11 +7,11 @@ from concurrent.futures import Executor, Future
 from typing import Any, Protocol
 
 from sfd_stream.kafka.commits import Committed
-from sfd_stream.service.committing import UNPUBLISHED
 from sfd_stream.service.delivery import Delivery
 from sfd_stream.service.rebalance import Tenures
 from sfd_stream.service.sketching import Sketching
 from sfd_stream.service.tenure import Log, Tenure
+from sfd_stream.state.offset_metadata import is_published
 
 LOOK_EVERY_S = 0.2
 """At what others have committed, which is a question to the broker. Our own positions are looked at each turn."""
@@ -117,7 +117,7 @@ class Ending:
         """
         if committed is None or committed.offset < self.ends[partition]:
             return False
-        published = not (self._hands.delivery.shows and committed.metadata.endswith(UNPUBLISHED))
+        published = not self._hands.delivery.shows or is_published(committed.metadata)
         if not published and partition not in self._logged:
             self._logged.add(partition)
             self._hands.log.info("all rows committed, waiting for their snapshot", partition=partition)

@@ -14,10 +14,11 @@ import pytest
 from sfd_stream.errors import BrokerRefusedError, FencedError
 from sfd_stream.kafka.commits import Committed
 from sfd_stream.kafka.transactions import NotCommittedError, Offset, Outgoing
-from sfd_stream.service.courier import Courier, metadata_of
+from sfd_stream.service.courier import Courier
 from sfd_stream.service.keeper import AbandonedError
 from sfd_stream.service.tenure import Tenure
 from sfd_stream.state.manifest import Binding, BlobRef, Kind, Manifest, SnapshotRef, StateId
+from sfd_stream.state.offset_metadata import metadata_of
 from tests.parts.watched import Stage
 from tests.service.fakes import Diary
 from tests.service.runs import wait_until
@@ -130,7 +131,9 @@ def courier_of(host: FakeHost, sink: FakeSink) -> Courier:
 
 
 def committed(number: int, *, epoch: int = 1, offset: int | None = None) -> Committed:
-    return Committed(10 * number if offset is None else offset, metadata_of(StateId(epoch, number)), None)
+    return Committed(
+        10 * number if offset is None else offset, metadata_of(StateId(epoch, number), published=True), None
+    )
 
 
 REFUSED = NotCommittedError("ILLEGAL_GENERATION", certain=True)

@@ -8,8 +8,7 @@ import pytest
 
 from sfd_stream.kafka.cluster import GroupOffsets
 from sfd_stream.kafka.faults import Hooks
-from sfd_stream.service.courier import metadata_of, state_id_in
-from sfd_stream.state.manifest import StateId
+from sfd_stream.state.offset_metadata import state_id_in
 from tests.parts.kafka import Broker
 from tests.service.conftest import MakeRun
 from tests.service.runs import Rows, Run, assert_counts
@@ -33,13 +32,6 @@ def assert_committed(run: Run, partition: int) -> None:
     assert found is not None
     assert newest is not None
     assert (found.offset, state_id_in(found.metadata)) == (newest.next_offset, newest.state_id)
-
-
-def test_the_committed_offset_tells_the_state_it_belongs_to() -> None:
-    for published in (True, False):
-        assert state_id_in(metadata_of(StateId(3, 14), published=published)) == StateId(3, 14)
-    assert metadata_of(StateId(3, 14)) == "sfd-state 3 14", "as it always was"
-    assert [state_id_in(text) for text in ("", "3 14", "sfd-state 3 14 15", "sfd-state x 1")] == [None] * 4
 
 
 def test_partitions_share_transactions_and_all_is_seen_once(kafka: Broker, make_run: MakeRun) -> None:

@@ -182,7 +182,7 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "until end judged by commits alone": _one(
         "service/ending.py",
-        "        published = not (self._hands.delivery.shows and committed.metadata.endswith(UNPUBLISHED))",
+        "        published = not self._hands.delivery.shows or is_published(committed.metadata)",
         "        published = True",
     ),
     "a pause that survives an assignment": _one(
