@@ -84,9 +84,9 @@ class Feeder:
 
     def _feed(self) -> None:
         while not self._stop.wait(FEED_EVERY_S):
-            self._produce(1)
+            self.write(1)
 
-    def _produce(self, count: int) -> None:
+    def write(self, count: int) -> None:
         for partition in range(PARTITIONS):
             messages = [self._message(partition) for _ in range(count)]
             self._broker.produce(self._topic, messages, partition=partition)
@@ -104,7 +104,7 @@ class Feeder:
     def finish(self) -> None:
         """Writes many rows at once at the end."""
         self.stop()
-        self._produce(BURST)
+        self.write(BURST)
 
     def stop(self) -> None:
         self._stop.set()
@@ -355,3 +355,31 @@ def test_a_rolling_update_from_75b2d4e_and_its_rollback_count_every_row_once(
         assert found == {p: replace(one, failure_probability=0.01) for p, one in today.items()}, (
             "the state keeps the failure probability that it was begun with; all else is the same"
         )
+
+
+@pytest.mark.parametrize("delivery", ["idempotent", "transactional"])
+def test_a_state_begun_today_is_continued_by_75b2d4e_and_back(
+    kafka: Broker,
+    make_group: Callable[..., Group],
+    make_feeder: Callable[..., Feeder],
+    released: Path,
+    delivery: str,
+) -> None:
+    """As after an update that added partitions, and its rollback."""
+    topic = kafka.create_topic(partitions=PARTITIONS)
+    group, feeder = make_group(topic, EXACT_D, delivery), make_feeder(topic, EXACT_D)
+    feeder.stop()
+    for tree in (HERE, released, HERE):
+        feeder.write(BURST)
+        group.command(tree, "run", "--until-end")
+        found = group.sketches()
+        for partition, matrix in enumerate(feeder.matrices()):
+            assert_counted(found[partition], matrix)
+            assert_certified(found[partition], matrix)
+    assert_letters_complete(group, feeder.poison)
+    group.command(released, "read")
+    today = undisturbed(make_group(topic, EXACT_D, delivery), HERE)
+    for partition, sketch in found.items():
+        share = today[partition].failure_probability
+        assert sketch.failure_probability == pytest.approx(share + 0.01), "each version spends what it means by it"
+        assert replace(sketch, failure_probability=share) == today[partition]
