@@ -15,9 +15,10 @@ import time
 from collections import Counter
 from pathlib import Path
 
+from tests.simulation.aims import AIMS
 from tests.simulation.mutations import MUTATIONS, until_caught
 from tests.simulation.run import ROOT, Result, simulate
-from tests.simulation.scenario import Scenario, draw, with_zombies
+from tests.simulation.scenario import Scenario, draw
 from tests.simulation.shrink import shrink
 
 PHASES = {
@@ -47,7 +48,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--mutations", action="store_true", help="run until each mutation is caught, and print the table"
     )
-    parser.add_argument("--zombies", action="store_true", help="aim pauses at named points, longer than a session")
+    parser.add_argument("--aim", choices=AIMS, help="aim the faults at what random ones seldom reach (aims.py)")
     parser.add_argument("--history", action="store_true", help="print what happened")
     parser.add_argument("--shrink", action="store_true", help="shorten the first failure, and print its history")
     given = parser.parse_args(arguments)
@@ -59,7 +60,7 @@ def main(arguments: list[str] | None = None) -> int:
     for seed in range(given.seed, given.seed + given.seeds):
         if given.minutes is not None and time.monotonic() - began > given.minutes * 60:
             break
-        scenario = with_zombies(draw(seed)) if given.zombies else draw(seed)
+        scenario = AIMS[given.aim](draw(seed)) if given.aim else draw(seed)
         result = simulate(scenario, given.source, edits)
         count, steps = count + 1, steps + result.steps
         coverage.update({(kind, phase_of(point)): times for (kind, point), times in result.coverage.items()})
@@ -69,7 +70,7 @@ def main(arguments: list[str] | None = None) -> int:
             failures.append(result)
             print(f"seed {seed}: {result.violation}", flush=True)
             extra = f" --mutation {given.mutation!r}" if given.mutation else ""
-            extra += " --zombies" if given.zombies else ""
+            extra += f" --aim {given.aim}" if given.aim else ""
             print(f"  repeat: python -m tests.simulation --seed {seed} --shrink{extra}", flush=True)
             if given.shrink:
                 shorter, short = shrink(scenario, result, lambda s: simulate(s, given.source, edits))

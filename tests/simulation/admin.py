@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -80,10 +81,17 @@ class AdminClient:
                 return SimpleNamespace(offset=OFFSET_INVALID)
             return failure(KafkaError._TIMED_OUT, retriable=True)
 
-        return {
-            place: self._ask(lambda place=place, spec=spec: answer(place, spec), request_timeout, late)
-            for place, spec in asked.items()
-        }
+        def apply(place: TopicPartition, spec: Any, reply: Any) -> None:
+            away_s = self.world.broker.leaderless_s(place.topic)
+            if away_s > 0:
+                active().call_later(away_s, lambda: apply(place, spec, reply))
+            else:
+                reply(answer(place, spec))
+
+        found: dict[TopicPartition, Future] = {place: Future() for place in asked}
+        for place, spec in asked.items():
+            self._send(partial(apply, place, spec), found[place], request_timeout, late)
+        return found
 
     def list_consumer_group_offsets(
         self, asked: list[Any], require_stable: bool = False, request_timeout: float = 60.0
@@ -116,10 +124,10 @@ class AdminClient:
         timeout_s = times.get("request_timeout", 60.0)
         return {topic.topic: self._ask(lambda topic=topic: make(topic), timeout_s) for topic in topics}
 
-    def _ask(self, answer: Callable[[], Any], timeout_s: float, late: Callable[[], Any] | None = None) -> Future:
+    def _ask(self, answer: Callable[[], Any], timeout_s: float) -> Future:
         future = Future()
-        out_of_time = late or (lambda: failure(KafkaError._TIMED_OUT, retriable=True))
-        self._send(lambda reply: reply(answer()), future, timeout_s, out_of_time)
+        late = partial(failure, KafkaError._TIMED_OUT, retriable=True)
+        self._send(lambda reply: reply(answer()), future, timeout_s, late)
         return future
 
     def _send(self, apply: Any, future: Future, timeout_s: float, late: Callable[[], Any]) -> None:

@@ -99,6 +99,8 @@ class Broker:
         self.topics: dict[str, Topic] = {}
         self.on_append: Callable[[str, int, LogRecord, str], None] = lambda *_: None
         """Called with topic, partition, record and who wrote it, when a record becomes visible."""
+        self.leaderless_until: dict[str, float] = {}
+        """By topic: until when it has no leader."""
         self._scheduler = scheduler
         self._made = 0
 
@@ -106,6 +108,10 @@ class Broker:
         self._made += 1
         self.topics[name] = Topic(name, f"topic-{self._made}", [Log() for _ in range(partitions)])
         return self.topics[name]
+
+    def leaderless_s(self, topic: str) -> float:
+        """For how long the topic will have no leader; 0 if it has one."""
+        return max(self.leaderless_until.get(topic, 0.0) - self._scheduler.now, 0.0)
 
     def log(self, topic: str, partition: int) -> Log | None:
         found = self.topics.get(topic)

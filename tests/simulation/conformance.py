@@ -31,6 +31,8 @@ class Kit:
     clock: Callable[[], float]
     sleep: Callable[[float], None]
     group: str
+    remove_member: Callable[[str, str], None]
+    """Removes a member (group, member id) as a person does with an administration tool."""
 
     def reader(self, **more: Any) -> Any:
         """A consumer outside any group, as for a whole topic."""
@@ -349,118 +351,4 @@ SCENARIOS: tuple[Callable[[Kit], list[Any]], ...] = (
     who_is_no_member_has_no_member_id,
     ends_and_metadata_are_told,
     a_message_is_reported_with_its_offset,
-)
-
-
-# Transactions, which the built-in broker does not check
-
-
-def _transactional(kit: Kit, name: str) -> Any:
-    given = {"transactional.id": name, "transaction.timeout.ms": 10_000}
-    producer = kit.producer({**kit.properties, **given})
-    producer.init_transactions(30)
-    return producer
-
-
-def an_aborted_transaction_is_never_read_and_positions_pass_its_marker(kit: Kit) -> list[Any]:
-    topic, producer = kit.create_topic(1), _transactional(kit, f"{kit.group}-a")
-    for value, commit in ((b"1", False), (b"2", True)):
-        producer.begin_transaction()
-        producer.produce(topic, value, b"k")
-        (producer.commit_transaction if commit else producer.abort_transaction)(30)
-    consumer = kit.reader()
-    consumer.incremental_assign(at(topic, 0))
-    seen: list[Any] = [kit.take(consumer, 1)]
-    kit.take(consumer, 1, SILENCE_S)
-    seen.append(consumer.position(at(topic))[0].offset)
-    consumer.close()
-    return seen
-
-
-def an_open_transaction_hides_what_comes_after_it(kit: Kit) -> list[Any]:
-    topic, producer = kit.create_topic(1), _transactional(kit, f"{kit.group}-b")
-    producer.begin_transaction()
-    producer.produce(topic, b"1", b"k")
-    producer.flush(10)
-    kit.produce(topic, 0, [b"2"])
-    consumer = kit.reader()
-    consumer.incremental_assign(at(topic, 0))
-    seen = [kit.take(consumer, 2, SILENCE_S)]
-    producer.commit_transaction(30)
-    seen.append(kit.take(consumer, 2))
-    consumer.close()
-    return seen
-
-
-def a_new_producer_of_the_same_id_fences_the_old_one(kit: Kit) -> list[Any]:
-    topic, old = kit.create_topic(1), _transactional(kit, f"{kit.group}-c")
-    old.begin_transaction()
-    old.produce(topic, b"1", b"k")
-    old.flush(10)
-    _transactional(kit, f"{kit.group}-c")
-    try:
-        old.commit_transaction(30)
-    except KafkaException as exception:
-        return [exception.args[0].name(), exception.args[0].fatal()]
-    return []
-
-
-def offsets_in_a_transaction_need_a_member_and_are_read_back_when_stable(kit: Kit) -> list[Any]:
-    member, producer = Member(kit, kit.create_topic(4)), _transactional(kit, f"{kit.group}-d")
-    kit.until([member.consumer], lambda: len(member.owned) == 4)
-    metadata, where = member.consumer.consumer_group_metadata(), [TopicPartition(member.topic, 0, 2, "state 1 2")]
-    asking = kit.member(**{"isolation.level": "read_committed"})
-    producer.begin_transaction()
-    producer.send_offsets_to_transaction(where, metadata, 30)
-    seen: list[Any] = [code_of(lambda: asking.committed(at(member.topic), SILENCE_S))]
-    producer.commit_transaction(30)
-    (found,) = asking.committed(at(member.topic), 20)
-    seen += [found.offset, found.metadata]
-    member.consumer.close()
-    producer.begin_transaction()
-    try:
-        producer.send_offsets_to_transaction(where, metadata, 30)
-    except KafkaException as exception:
-        seen += [exception.args[0].name(), exception.args[0].txn_requires_abort()]
-    producer.abort_transaction(30)
-    asking.close()
-    return seen
-
-
-TRANSACTIONAL: tuple[Callable[[Kit], list[Any]], ...] = (
-    an_aborted_transaction_is_never_read_and_positions_pass_its_marker,
-    an_open_transaction_hides_what_comes_after_it,
-    a_new_producer_of_the_same_id_fences_the_old_one,
-    offsets_in_a_transaction_need_a_member_and_are_read_back_when_stable,
-)
-
-
-# KIP-848, which the built-in broker does in its own way
-
-NEW = {"group.protocol": "consumer"}
-
-
-def a_new_group_gives_everything_to_one_member_and_close_revokes_it(kit: Kit) -> list[Any]:
-    member = Member(kit, kit.create_topic(4), **NEW)
-    kit.until([member.consumer], lambda: len(member.owned) == 4)
-    member.consumer.close()
-    return list(member.events)
-
-
-def a_new_group_gives_half_to_a_second_member(kit: Kit) -> list[Any]:
-    first = Member(kit, kit.create_topic(4), **NEW)
-    kit.until([first.consumer], lambda: len(first.owned) == 4)
-    second = Member(kit, first.topic, **NEW)
-    kit.until([first.consumer, second.consumer], lambda: len(second.owned) == 2)
-    gone, got = sum(len(given) for kind, given in first.events if kind == "revoke"), len(second.owned)
-    kinds = sorted({kind for kind, _ in first.events})
-    second.consumer.close()
-    seen = [gone, got, kinds, kit.until([first.consumer], lambda: len(first.owned) == 4)]
-    first.consumer.close()
-    return seen
-
-
-NEW_PROTOCOL: tuple[Callable[[Kit], list[Any]], ...] = (
-    a_new_group_gives_everything_to_one_member_and_close_revokes_it,
-    a_new_group_gives_half_to_a_second_member,
 )

@@ -84,6 +84,7 @@ class Consumer:
         self._answered = False
         topic = self._membership.topic
         callback(self, [TopicPartition(topic, partition) for partition in partitions])
+        self.world.on_rebalanced(self.process, partitions, assigns)
         if not self._answered:
             active().fail(AssertionError("a rebalance callback returned without assigning: default offsets are read"))
 
@@ -175,6 +176,10 @@ class Consumer:
 
         def apply(reply: Any) -> None:
             log = self.world.broker.log(toppar.topic, toppar.number)
+            away_s = self.world.broker.leaderless_s(toppar.topic)
+            if away_s > 0:
+                active().call_later(away_s, lambda: apply(reply) if version == toppar.version else None)
+                return
             if log is None:
                 reply((KafkaError.UNKNOWN_TOPIC_OR_PART, [], offset, 0))
                 return
@@ -319,8 +324,14 @@ class Consumer:
             return (0, self._toppar(place).end)
 
         def apply(reply: Any) -> None:
-            log = self.world.broker.log(place.topic, place.partition)
-            reply(None if log is None else (log.start, log.stable_end))
+            log, away_s = (
+                self.world.broker.log(place.topic, place.partition),
+                self.world.broker.leaderless_s(place.topic),
+            )
+            if away_s > 0:
+                active().call_later(away_s, lambda: apply(reply))
+            else:
+                reply(None if log is None else (log.start, log.stable_end))
 
         found = blocking(self._leader, apply, timeout)
         if found is None:

@@ -142,6 +142,8 @@ class Group:
 
     def _remove(self, member: Member) -> None:
         del self.members[member.id]
+        if member.join is not None:  # a join that waits is answered, so that the client joins again
+            member.join((UNKNOWN, None, 0, frozenset()))
         if self.members:
             self._prepare()
             self._complete_if_all_joined()

@@ -20,6 +20,9 @@ from tests.simulation.world import World
 INPUT, DEAD, OUTPUT, GROUP = "rows", "dead", "sketches", "group"
 THREADS_MOST = 40
 
+EXPLAINED_S = 15.0
+"""An error that a worker met is reported within this time: its retries, its last checkpoints, its close."""
+
 
 class Judge:
     """`reference` is the package without mutations: it reads what was written."""
@@ -31,6 +34,7 @@ class Judge:
         """Bad messages in the dead-letter topic: partition and offset."""
         self.published: list[list[tuple[int, int]]] = [[] for _ in range(scenario.partitions)]
         """By partition: the ids of the snapshots on the output topic, in order."""
+        self._written: list[set[bytes]] = [set() for _ in range(scenario.partitions)]
         self._world = world
         self._scenario = scenario
         self._content = content
@@ -43,17 +47,41 @@ class Judge:
         world.objects.on_delete = self._deleted
         world.broker.on_append = self._appended
         world.on_commit = self._committed
+        self._explained: dict[int, float] = {}
+        """By exit code: until when it is what a worker should end with."""
+        self._restored_at: dict[int, int] = {}
+        """By partition: how many snapshots were published when a backup was restored last."""
 
     def add_partition(self) -> None:
         self.chains.append([])
         self.published.append([])
+        self._written.append(set())
 
     def fail(self, law: str, details: str) -> None:
         self._world.history.note("judge", f"{law}: {details}")
         self._world.scheduler.fail(ViolationError(law, details))
 
+    def explain(self, code: int, seconds: float) -> None:
+        """A fault of this duration makes workers end with this exit code, also those that notice it later."""
+        until = self._world.scheduler.now + seconds + EXPLAINED_S
+        self._explained[code] = max(self._explained.get(code, 0.0), until)
+
+    def restored(self, lengths: list[int]) -> None:
+        """The store is what it was when the chains had these lengths. What was due then is published again."""
+        for partition, length in enumerate(lengths):
+            del self.chains[partition][length:]
+            self._restored_at[partition] = len(self.published[partition])
+
     def newest(self, partition: int) -> Any:
         return self.chains[partition][-1] if self.chains[partition] else None
+
+    @property
+    def is_idempotent(self) -> bool:
+        return self._scenario.delivery == "idempotent"
+
+    def is_in_chain(self, partition: int, data: bytes) -> bool:
+        """Whether a manifest with exactly these bytes was the newest one, now or earlier."""
+        return data in self._written[partition]
 
     # The store
 
@@ -72,11 +100,20 @@ class Judge:
         elif wrong := self._manifests.breaches(before, manifest):
             self.fail("chain", f"{where}: {'; '.join(wrong)}")
         self.chains[partition].append(manifest)
+        self._written[partition].add(data)
+        if before is None:
+            self._check_start(manifest, partition, where)
         self._check_counts(manifest, partition, where)
         self._check_letters(manifest, partition, where)
         for blob in manifest.references:
             if blob.key not in self._world.objects.data:
                 self.fail("blobs", f"{where} refers to {blob.key}, which does not exist")
+
+    def _check_start(self, manifest: Any, partition: int, where: str) -> None:
+        """Reading begins where the log does, unless new records alone are asked for."""
+        log = self._world.broker.topics[INPUT].logs[partition]
+        if self._scenario.start == "earliest" and manifest.next_offset != log.start:
+            self.fail("start", f"{where} begins at offset {manifest.next_offset}, the log at {log.start}")
 
     def expected(self, partition: int, next_offset: int) -> Counts:
         """What a state holds that was begun where the chain begins."""
@@ -126,6 +163,14 @@ class Judge:
             self.fail(
                 "durable before committed", f"{who} commits {offset} of partition {partition}, durable is {durable}"
             )
+        if self._scenario.delivery == "transactional":
+            self._check_together(partition, metadata, who)
+
+    def _check_together(self, partition: int, metadata: str, who: str) -> None:
+        """In a transaction the offset of a published state is never visible without its snapshot."""
+        words = metadata.split()
+        if len(words) == 3 and (int(words[1]), int(words[2])) not in self.published[partition]:
+            self.fail("visible together", f"{who} commits {metadata!r} of partition {partition} without its snapshot")
 
     def _appended(self, topic: str, partition: int, record: LogRecord, who: str) -> None:
         headers = {name: value for name, value in record.headers if value is not None}
@@ -149,8 +194,9 @@ class Judge:
             self._check_snapshot(message, partition, who)
         elif message.key != reference.key:
             self.fail("snapshot bytes", f"{who} publishes a reference to {message.key} for {given}")
-        if self._scenario.delivery == "transactional" and self.published[partition]:
-            last = self.published[partition][-1]
+        before = self.published[partition][self._restored_at.get(partition, 0) :]
+        if self._scenario.delivery == "transactional" and before:
+            last = before[-1]
             if given <= last:
                 self.fail("published once", f"{who} publishes {given} of partition {partition} after {last}")
         self.published[partition].append(given)
@@ -162,7 +208,9 @@ class Judge:
         """In the newest snapshots of all partitions together."""
         found = 0
         for partition, given in self.newest_published().items():
-            manifest = next(m for m in self.chains[partition] if m.due is not None and _id(m.due.id) == given)
+            manifest = next((m for m in self.chains[partition] if m.due is not None and _id(m.due.id) == given), None)
+            if manifest is None:
+                self.fail("readers", f"the newest snapshot {given} of partition {partition} is in no manifest")
             found += self.expected(partition, self._offset_of(manifest.due.id, partition)).rows
         return found
 
@@ -174,9 +222,9 @@ class Judge:
 
     # Workers
 
-    def exited(self, who: str, code: int, words: str, ends: list[int] | None, *, explained: bool) -> None:
+    def exited(self, who: str, code: int, words: str, ends: list[int] | None) -> None:
         """`ends`: for --until-end, where the partitions ended when the worker started."""
-        if code != 0 and not explained:
+        if code != 0 and self._world.scheduler.now > self._explained.get(code, 0.0):
             self.fail(f"exit {code}", f"{who} ends with exit code {code}: {words}")
         for partition, end in enumerate(ends or ()) if code == 0 else ():
             if self._content.below[partition][end] == Counts():
@@ -211,7 +259,11 @@ class Judge:
     # The end
 
     def final(self) -> None:
-        """Every state is bit for bit that of one run over the log; the committed offset is the newest one's."""
+        """Every state is bit for bit that of one run over the log; the committed offset is the newest one's.
+
+        What readers keep, the highest id on the output topic, is a state of the chain.
+        """
+        self.rows_published()
         for partition, chain in enumerate(self.chains):
             if not chain:
                 continue

@@ -9,24 +9,25 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.simulation.aims import AIMS
 from tests.simulation.loader import Edit
 from tests.simulation.run import Result, simulate
-from tests.simulation.scenario import Scenario, draw, with_zombies
+from tests.simulation.scenario import Scenario, draw
 
 
 @dataclass(frozen=True)
 class Mutation:
     edits: tuple[Edit, ...]
     seeds: int
-    zombies: bool = False
-    """Whether faults are aimed: `scenario.with_zombies`."""
+    aim: str | None = None
+    """Where faults are aimed: a name of `aims.AIMS`."""
 
     def scenario(self, seed: int) -> Scenario:
-        return with_zombies(draw(seed)) if self.zombies else draw(seed)
+        return AIMS[self.aim](draw(seed)) if self.aim else draw(seed)
 
 
-def _one(file: str, old: str, new: str, seeds: int = 300, *, zombies: bool = False) -> Mutation:
-    return Mutation((Edit(file, old, new),), seeds, zombies)
+def _one(file: str, old: str, new: str, seeds: int = 300, *, aim: str | None = None) -> Mutation:
+    return Mutation((Edit(file, old, new),), seeds, aim)
 
 
 _DURABLE = """        manifest = keeper.make_durable(frozen, binding, snapshot)  # durable before visible,
@@ -94,7 +95,7 @@ MUTATIONS: dict[str, Mutation] = {
         _CREATE,
         _CREATE.replace("if (yield from numbers_after(prefix, manifest.number)):", "if False:"),
         300,
-        zombies=True,
+        aim="stalls",
     ),
     "claim without epoch + 1": _one(
         "state/assign.py", "epoch=next_epoch(manifest.epoch, shown),", "epoch=manifest.epoch,"
@@ -104,10 +105,10 @@ MUTATIONS: dict[str, Mutation] = {
         _FENCED,
         _FENCED.replace("raise self._fenced(outcome)", "return self.manifest"),
         300,
-        zombies=True,
+        aim="stalls",
     ),
     "fenced owner stays in the group": _one(
-        "service/outcomes.py", "        self._host.source.rejoin()", "        pass", 300, zombies=True
+        "service/outcomes.py", "        self._host.source.rejoin()", "        pass", 300, aim="zombies"
     ),
     "next offset one too far": _one("kafka/records.py", "return self.offset + 1", "return self.offset + 2"),
     "next offset one too near": _one("kafka/records.py", "return self.offset + 1", "return self.offset"),
@@ -126,6 +127,7 @@ MUTATIONS: dict[str, Mutation] = {
         "        if ticket is not None and ticket.delivered:",
         "        if ticket is not None and ticket.done:",
         400,
+        aim="letters",
     ),
     "retention removes a referenced blob": _one(
         "state/retention.py",
@@ -157,6 +159,7 @@ MUTATIONS: dict[str, Mutation] = {
             Edit("state/steps.py", "            if offset < 0:", "            if False:"),
         ),
         300,
+        aim="starts",
     ),
     "end offset from a failed answer": Mutation(
         (
@@ -169,6 +172,7 @@ MUTATIONS: dict[str, Mutation] = {
             ),
         ),
         400,
+        aim="starts",
     ),
     "a lost partition writes": _one(
         "service/rebalance.py",
@@ -178,7 +182,7 @@ MUTATIONS: dict[str, Mutation] = {
         """        self._host.watch.rebalanced("lost", partitions)
 """,
         300,
-        zombies=True,
+        aim="stalls",
     ),
     "until end judged by commits alone": _one(
         "service/ending.py",
@@ -196,6 +200,7 @@ MUTATIONS: dict[str, Mutation] = {
         "for partition, what in self.waiting.items() if not self.is_sent(partition)}",
         "for partition, what in self.waiting.items()}",
         400,
+        aim="commits",
     ),
     "republication puts the next snapshot off": _one(
         "service/worker.py",
@@ -213,6 +218,7 @@ MUTATIONS: dict[str, Mutation] = {
         "                tenure.settled = tenure.settled and error.certain\n",
         "",
         400,
+        aim="transactions",
     ),
     "zombie's transaction not refused": _one(
         "service/courier.py",
@@ -225,12 +231,25 @@ MUTATIONS: dict[str, Mutation] = {
         "            if membership is None:\n"
         "                return False\n",
         300,
-        zombies=True,
+        aim="stalls",
     ),
     "epoch below the output topic's": _one(
         "state/assign.py",
         "    epoch = next_epoch(0, (yield AskOutputEpoch()))  # [P]",
         "    epoch = 1",
+        aim="backups",
+    ),
+    "epoch of a claim below the output topic's": _one(
+        "state/assign.py",
+        "epoch=next_epoch(manifest.epoch, shown),",
+        "epoch=manifest.epoch + 1,",
+        aim="backups",
+    ),
+    "producer kept after a retried commit": _one(
+        "kafka/transactions.py",
+        "        if repeated:\n            self._producer = None\n",
+        "",
+        aim="transactions",
     ),
     "a claim never retried": _one(
         "service/store_runner.py",
@@ -246,14 +265,14 @@ MUTATIONS: dict[str, Mutation] = {
             ),
         ),
         300,
-        zombies=True,
+        aim="stalls",
     ),
     "an answer taken after release": _one(
         "service/outcomes.py",
         "            if job is None or not job.done() or self._host.tenures.get(tenure.partition) is not tenure:",
         "            if job is None or not job.done():",
         300,
-        zombies=True,
+        aim="stalls",
     ),
     "a pause is never lifted": _one(
         "service/sketching.py",
@@ -265,6 +284,7 @@ MUTATIONS: dict[str, Mutation] = {
         "                self._again_s = now_s + COMMIT_AGAIN_S",
         "                pass",
         400,
+        aim="commits",
     ),
     "a snapshot encoded from a moving state": _one(
         "service/delivery.py",

@@ -9,9 +9,15 @@ from __future__ import annotations
 import hashlib
 import random
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from tests.simulation.scheduler import Process, Scheduler
+
+TRANSACTIONS = "transactions"
+"""The connection to the transaction coordinator."""
+
+LATE_MAX_S = 10.0
 
 Reply = Callable[[Any], None]
 """Sends an answer back. May be called later, and only once."""
@@ -46,6 +52,15 @@ class Connection:
         self.arrives_at = self.answers_at = 0.0
 
 
+@dataclass(eq=False)
+class _Request:
+    connection: Connection
+    apply: Callable[[Reply], None]
+    answered: Callable[[Any], None]
+    tries: int = 0
+    """Connections on which it was lost after it had arrived."""
+
+
 class Network:
     def __init__(self, scheduler: Scheduler, seed: int, *, slow: float = 0.01, lost: float = 0.3) -> None:
         self.slow = slow
@@ -53,18 +68,25 @@ class Network:
         self.slow_max_s = 1.0
         self.lost = lost
         """The share of answers lost in an outage; the others are delayed."""
+        self.late = 0.3
+        """The share of requests to the transaction coordinator in an outage that arrive once more, later (KIP-890)."""
         self._scheduler = scheduler
         self._rng = random.Random(f"network {seed}")
         self._down_until = 0.0
         self._frozen_until = 0.0
         self._cut_until: dict[Process, float] = {}
+        self._deaf_until: dict[Process, float] = {}
         self._listeners: list[tuple[Process, Callable[[], None]]] = []
+        self._open: dict[Process, dict[_Request, None]] = {}
+        """By process: requests that arrived and are not answered yet, in order."""
 
     # Faults
 
     def take_down(self, seconds: float) -> None:
         """The broker refuses connections."""
         self._down_until = max(self._down_until, self._scheduler.now + seconds)
+        for process in list(self._open):
+            self._disconnect(process)
         self._tell([process for process, _ in self._listeners])
 
     def freeze(self, seconds: float) -> None:
@@ -73,7 +95,12 @@ class Network:
 
     def cut(self, process: Process, seconds: float) -> None:
         self._cut_until[process] = max(self._cut_until.get(process, 0.0), self._scheduler.now + seconds)
+        self._disconnect(process)
         self._tell([process])
+
+    def deafen(self, process: Process, seconds: float) -> None:
+        """What the process sends arrives, the answers do not."""
+        self._deaf_until[process] = max(self._deaf_until.get(process, 0.0), self._scheduler.now + seconds)
 
     def on_unreachable(self, process: Process, call: Callable[[], None]) -> None:
         """Called when a client of this process finds no broker."""
@@ -85,6 +112,7 @@ class Network:
     def heal(self) -> None:
         self._down_until = self._frozen_until = 0.0
         self._cut_until.clear()
+        self._deaf_until.clear()
         self.slow = 0.0
 
     def _tell(self, processes: list[Process]) -> None:
@@ -99,7 +127,8 @@ class Network:
         return max(self._down_until, self._frozen_until, self._cut_until.get(process, 0.0))
 
     def _is_lossy(self, process: Process) -> bool:
-        return max(self._down_until, self._cut_until.get(process, 0.0)) > self._scheduler.now
+        gone_until = max(self._cut_until.get(process, 0.0), self._deaf_until.get(process, 0.0))
+        return max(self._down_until, gone_until) > self._scheduler.now
 
     # Requests
 
@@ -108,35 +137,59 @@ class Network:
             return self._rng.uniform(0.01, self.slow_max_s)
         return self._rng.uniform(0.0002, 0.004)
 
+    def open_requests(self, process: Process) -> int:
+        return len(self._open.get(process, ()))
+
     def send(self, connection: Connection, apply: Callable[[Reply], None], answered: Callable[[Any], None]) -> None:
         """`apply(reply)` runs at the broker, `answered(answer)` at the client."""
-        connection.arrives_at = max(self._scheduler.now + self.latency_s(), connection.arrives_at)
-        delay_s = connection.arrives_at - self._scheduler.now
-        self._scheduler.call_later(delay_s, lambda: self._arrive(connection, apply, answered))
+        self._send(_Request(connection, apply, answered))
 
-    def _arrive(self, connection: Connection, apply: Callable[[Reply], None], answered: Callable[[Any], None]) -> None:
-        process = connection.process
+    def _send(self, request: _Request) -> None:
+        connection = request.connection
+        connection.arrives_at = max(self._scheduler.now + self.latency_s(), connection.arrives_at)
+        self._scheduler.call_later(connection.arrives_at - self._scheduler.now, lambda: self._arrive(request))
+
+    def _send_again(self, request: _Request, delay_s: float) -> None:
+        process = request.connection.process
+        if process.alive:  # what a dead process had sent is lost
+            self._scheduler.call_later(delay_s, lambda: self._send(request), process)
+
+    def _disconnect(self, process: Process) -> None:
+        """The broker forgets whom to answer. The client sends again what was not answered."""
+        blocked_s = self._blocked_until(process) - self._scheduler.now
+        for request in self._open.pop(process, {}):
+            request.tries += 1
+            self._send_again(request, blocked_s)
+
+    def _arrive(self, request: _Request) -> None:
+        process = request.connection.process
         blocked_s = self._blocked_until(process) - self._scheduler.now
         if blocked_s > 0:
-            if process.alive:  # sent again when the broker is back; what a dead process had sent is lost
-                self._scheduler.call_later(blocked_s, lambda: self.send(connection, apply, answered), process)
+            if request.connection.name == TRANSACTIONS and self._rng.random() < self.late:
+                delay_s = blocked_s + self._rng.uniform(0.0, LATE_MAX_S)
+                self._scheduler.call_later(delay_s, lambda: request.apply(lambda _: None))
+            self._send_again(request, blocked_s)
             return
-        apply(lambda answer: self._reply(connection, apply, answered, answer))
+        tries = request.tries
+        self._open.setdefault(process, {})[request] = None
+        request.apply(lambda answer: self._reply(request, tries, answer))
 
-    def _reply(
-        self, connection: Connection, apply: Callable[[Reply], None], answered: Callable[[Any], None], answer: Any
-    ) -> None:
+    def _reply(self, request: _Request, tries: int, answer: Any) -> None:
+        connection = request.connection
+        process = connection.process
+        if request.tries != tries:
+            return  # its connection is gone
+        self._open.get(process, {}).pop(request, None)
         connection.answers_at = max(self._scheduler.now + self.latency_s(), connection.answers_at)
-        delay_s = connection.answers_at - self._scheduler.now
 
         def arrive() -> None:
-            process = connection.process
-            blocked_s = self._blocked_until(process) - self._scheduler.now
+            until = max(self._blocked_until(process), self._deaf_until.get(process, 0.0))
+            blocked_s = until - self._scheduler.now
             if blocked_s <= 0:
-                answered(answer)
+                request.answered(answer)
             elif self._is_lossy(process) and self._rng.random() < self.lost:
-                self._scheduler.call_later(blocked_s, lambda: self.send(connection, apply, answered), process)
+                self._send_again(request, blocked_s)
             else:
                 self._scheduler.call_later(blocked_s + self.latency_s(), arrive, process)
 
-        self._scheduler.call_later(delay_s, arrive, connection.process)
+        self._scheduler.call_later(connection.answers_at - self._scheduler.now, arrive, process)

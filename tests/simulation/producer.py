@@ -10,7 +10,7 @@ from typing import Any
 from confluent_kafka import KafkaError, Message, TopicPartition
 
 from tests.simulation.clients import error, failure, process, world
-from tests.simulation.network import Connection
+from tests.simulation.network import TRANSACTIONS, Connection
 from tests.simulation.primitives import _Waiters
 from tests.simulation.scheduler import active
 
@@ -39,7 +39,7 @@ class Producer:
         self._transaction_s = float(properties.get("transaction.timeout.ms", 60_000)) / 1000
         self._error_cb: Callable[[KafkaError], None] | None = properties.get("error_cb")
         self._connection = Connection(self.process, "producer")
-        self._coordinator = Connection(self.process, "transactions")
+        self._coordinator = Connection(self.process, TRANSACTIONS)
         self._open: list[_Sent] = []
         self._queue: deque[Callable[[], None]] = deque()
         self._waiters = _Waiters()
@@ -73,6 +73,7 @@ class Producer:
             raise failure(self._fatal.code(), fatal=True)
         if len(self._open) >= QUEUE_MOST:
             raise BufferError("queue full")
+        self.world.on_produce(self.process, topic, key)
         found = self.world.broker.topics.get(topic)
         count = 1 if found is None else len(found.logs)
         partition = zlib.crc32(key or b"") % count
@@ -85,7 +86,11 @@ class Producer:
 
     def _write(self, sent: _Sent, reply: Any) -> None:
         """At the broker. Sent again, it is written once."""
-        if sent.topic not in self.world.broker.topics:
+        away_s = self.world.broker.leaderless_s(sent.topic)
+        if away_s > 0:
+            if not sent.done:
+                active().call_later(away_s, lambda: self._write(sent, reply))
+        elif sent.topic not in self.world.broker.topics:
             reply((KafkaError.UNKNOWN_TOPIC_OR_PART, None))
         elif sent.offset is not None:
             reply((None, sent.offset))

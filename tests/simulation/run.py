@@ -6,9 +6,10 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.simulation import workers
+from tests.simulation import faults, workers
 from tests.simulation.broker import Log
 from tests.simulation.content import Content
+from tests.simulation.duties import Duties
 from tests.simulation.judge import DEAD, GROUP, INPUT, OUTPUT, THREADS_MOST, Judge
 from tests.simulation.loader import Edit
 from tests.simulation.reading import Reader
@@ -21,7 +22,6 @@ CALM_S = 150.0
 """After the last fault everything must be done within this time."""
 
 STOP_S = 60.0
-RESTART_S = 1.5
 
 
 @dataclass
@@ -82,13 +82,16 @@ class Run:
         self.judge = Judge(
             self.world, scenario, self.content, reference, lambda partition: shape_of(self._settings, partition)
         )
+        self.duties = Duties(self.world, self.judge)
         self._workers: dict[int, workers.Worker] = {}
         self._ends: dict[str, list[int]] = {}
         self._starts = 0
-        self._stopping = self._calm = False
+        self._stopping = self.calm = False
         self._done: set[int] = set()
         """Workers with --until-end that exited 0 for good."""
         self._aimed: list[Fault] = []
+        self._backups: dict[Fault, tuple[int, dict[str, bytes], list[int]]] = {}
+        self._restoring = False
         self._reader: Reader | None = None
 
     def run(self) -> None:
@@ -97,6 +100,9 @@ class Run:
         world.broker.create(DEAD, 1)
         if scenario.delivery != "none":
             world.broker.create(OUTPUT, 1)
+        for partition in range(scenario.partitions):
+            self._produce(partition, "r" * scenario.first_offset)
+            world.broker.topics[INPUT].logs[partition].remove_before(scenario.first_offset)
         for batch in scenario.batches:
             if batch.at_s < 0:
                 self._produce(batch.partition, batch.kinds)
@@ -106,8 +112,10 @@ class Run:
             self._reader = Reader(self._package, self.judge)
             self._reader.start()
         for number in range(scenario.workers):
-            self._start(number)
+            self.start(number)
         for fault in scenario.faults:
+            if fault.kind == "restored backup":
+                self.scheduler.call_later(max(fault.at_s - fault.seconds, 0.0), lambda f=fault: self._take_backup(f))
             self.scheduler.call_later(fault.at_s, lambda f=fault: self._fault(f))
         self.scheduler.run_until(began + scenario.faults_until_s)
         self._make_calm()
@@ -134,7 +142,7 @@ class Run:
             self.content.add(partition, record, counts)
         log.changed()
 
-    def _remove_old_records(self) -> None:
+    def remove_old_records(self) -> None:
         """What every state has passed and the group has committed is removed."""
         for partition, log in enumerate(self.world.broker.topics[INPUT].logs):
             committed = self.world.group(GROUP).offsets.get((INPUT, partition))
@@ -142,7 +150,7 @@ class Run:
             if committed is not None and newest is not None:
                 log.remove_before(min(committed.offset, newest.next_offset))
 
-    def _add_partition(self) -> None:
+    def add_partition(self) -> None:
         topic = self.world.broker.topics[INPUT]
         topic.logs.append(Log())
         self.content.add_partition()
@@ -156,8 +164,10 @@ class Run:
 
     # Workers
 
-    def _start(self, number: int) -> None:
-        if self._stopping or number in self._done:
+    def start(self, number: int) -> None:
+        if self._stopping or self._restoring or number in self._done:
+            return
+        if number in self._workers and self._workers[number].process.alive:
             return
         self._starts += 1
         name = f"w{number}" if self._starts <= self.scenario.workers else f"w{number}.{self._starts}"
@@ -180,101 +190,94 @@ class Run:
             self.judge.fail("bounded", f"{name} has {self.scheduler.threads_of(worker.process)} threads")
         self.scheduler.crash(worker.process)
         done = self.scenario.until_end and code == 0 and not worker._stopping
-        self.judge.exited(name, code, words, self._ends[name] if done else None, explained=False)
+        self.judge.exited(name, code, words, self._ends[name] if done else None)
         if done:
             self._done.add(number)
         elif not self._stopping:
-            self.scheduler.call_later(RESTART_S, lambda: self._start(number))
+            self.scheduler.call_later(faults.RESTART_S, lambda: self.start(number))
 
     # Faults
 
     def _fault(self, fault: Fault) -> None:
-        if self._calm:
+        if self.calm:
             return
         if fault.where:
             self._aimed.append(fault)
             return
-        worker = self._workers.get(fault.target)
-        self._apply(fault, worker)
+        self._apply(fault, self._workers.get(fault.target))
 
     def _reached(self, number: int, worker: workers.Worker, point: str) -> None:
-        for fault in self._aimed:
-            if fault.target == number and fault.where == point and not self._calm:
-                self._aimed.remove(fault)
+        """In the task that reaches the point."""
+        self.duties.reached(worker.process.name, point)
+        due = [fault for fault in self._aimed if (fault.target, fault.where) == (number, point) and not self.calm]
+        if not due:
+            return
+        for fault in due:
+            self._aimed.remove(fault)
+            if fault.kind != faults.STALL:
                 self.scheduler.call_later(0.0, lambda f=fault: self._apply(f, worker))
-                self.scheduler.wait(0.0)
-                return
+        stall = next((fault for fault in due if fault.kind == faults.STALL), None)
+        if stall is not None:
+            self._note(stall, worker)
+        self.scheduler.wait(0.0 if stall is None else stall.seconds)
 
-    def _apply(self, fault: Fault, worker: workers.Worker | None) -> None:  # noqa: PLR0912 - one case a kind of fault
-        world, scheduler, seconds = self.world, self.scheduler, fault.seconds
-        process = None if worker is None else worker.process
+    def _apply(self, fault: Fault, worker: workers.Worker | None) -> None:
+        if not self.calm:
+            self._note(fault, worker)
+            faults.apply(self, fault, worker)
+
+    def _note(self, fault: Fault, worker: workers.Worker | None) -> None:
         self.world.history.note("director", str(fault))
         self.coverage[fault.kind, "" if worker is None else worker.last_point] += 1
-        faults, now = world.objects.faults, scheduler.now
-        match fault.kind:
-            case "broker down":
-                world.network.take_down(seconds)
-            case "broker frozen":
-                world.network.freeze(seconds)
-            case "store down":
-                faults.unavailable_until = max(faults.unavailable_until, now + seconds)
-            case "store flaky":
-                faults.flaky = 0.2
-                scheduler.call_later(seconds, self._end_flakiness)
-            case "store slow":
-                faults.slow = 0.5
-                scheduler.call_later(seconds, lambda: setattr(faults, "slow", 0.01))
-            case "slow network":
-                world.network.slow = 0.3
-                scheduler.call_later(seconds, lambda: setattr(world.network, "slow", 0.01))
-            case "coordinator loads":
-                world.group(GROUP).loading_until = now + min(seconds, 3.0)
-            case "rebalance":
-                world.group(GROUP).rebalance()
-            case "log retention":
-                self._remove_old_records()
-            case "add partition":
-                self._add_partition()
-        if worker is None or process is None or not process.alive:
-            return
-        match fault.kind:
-            case "crash":
-                scheduler.crash(process)
-                scheduler.call_later(RESTART_S + seconds, lambda: self._start(fault.target))
-            case "pause":
-                scheduler.pause(process)
-                scheduler.call_later(seconds, lambda: self._resume(process.name))
-            case "stop":
-                worker.stop()
-            case "cut off broker":
-                world.network.cut(process, seconds)
-            case "cut off store":
-                faults.cut_until[process.name] = now + seconds
-            case "expel":
-                world.group(GROUP).expel(process.name)
-            case "clock jump":
-                process.clock_jump_s += seconds * 1000 - 5000
 
-    def _end_flakiness(self) -> None:
-        self.world.objects.faults.flaky = 0.0 if self._calm else self.scenario.flaky
-
-    def _resume(self, name: str) -> None:
+    def resume(self, name: str) -> None:
         for worker in self._workers.values():
             if worker.process.name == name and worker.process.paused:
                 self.world.history.note("director", f"wakes {name}")
                 self.scheduler.resume(worker.process)
 
+    # Backups
+
+    def _take_backup(self, fault: Fault) -> None:
+        objects = self.world.objects
+        self._backups[fault] = objects.incarnation, objects.copy(), [len(chain) for chain in self.judge.chains]
+
+    def restore_backup(self, fault: Fault) -> None:
+        """Not where the log has lost what the backup needs, nor if partitions or another backup came between."""
+        incarnation, objects, lengths = self._backups[fault]
+        logs = self.world.broker.topics[INPUT].logs
+        starts = [chain[:length] for chain, length in zip(self.judge.chains, lengths, strict=False)]
+        begins = [chain[-1].next_offset if chain else self.scenario.first_offset for chain in starts]
+        if self._restoring or incarnation != self.world.objects.incarnation or len(logs) != len(lengths):
+            return
+        if any(log.start > at for log, at in zip(logs, begins, strict=True)):
+            return
+        self._restoring = True
+        for worker in self._workers.values():
+            self.scheduler.crash(worker.process)
+        self.scheduler.call_later(faults.DRAIN_S, lambda: self._restore(objects, lengths))
+
+    def _restore(self, objects: dict[str, bytes], lengths: list[int]) -> None:
+        self._restoring = False
+        self.world.objects.restore(objects)
+        self.judge.restored(lengths)
+        for partition, length in enumerate(lengths):
+            if not length:  # a group that has committed without a checkpoint is refused: a person resets it
+                self.world.group(GROUP).offsets.pop((INPUT, partition), None)
+        for number in list(self._workers):
+            self.start(number)
+
     # The end
 
     def _make_calm(self) -> None:
-        self._calm = True
+        self.calm = True
         self.world.history.note("director", "calm")
         self.world.network.heal()
         self.world.objects.faults.heal()
         self.world.silent_losses = 0.0
         self.scheduler.stall = 0.0
         for worker in self._workers.values():
-            self._resume(worker.process.name)
+            self.resume(worker.process.name)
 
     def _is_settled(self) -> bool:
         if self.scenario.until_end:

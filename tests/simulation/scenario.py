@@ -12,14 +12,15 @@ KINDS = "rrrrrrrrmmbt"
 FAULTS = (
     "crash", "crash", "pause", "pause", "stop", "broker down", "broker frozen", "broker frozen", "cut off broker",
     "cut off store", "store down", "store flaky", "store slow", "coordinator loads", "slow network", "expel",
-    "clock jump", "rebalance", "log retention", "log retention", "add partition",
+    "clock jump", "rebalance", "log retention", "log retention", "add partition", "no leader", "no leader",
+    "no answers", "store full", "store read-only", "damaged object", "restored backup",
 )  # fmt: skip
 """Drawn with these weights."""
 
 AIMED = (
     "before-CreateIfAbsent", "after-CreateIfAbsent", "before-blobs", "after-manifest", "before-publish",
     "after-publish", "before-commit", "after-claim", "before-List", "after-List", "before-Delete", "after-GetMany",
-    "after-letters",
+    "after-letters", "after-Get", "before-Put",
 )  # fmt: skip
 """Named points of the worker at which a fault can be aimed."""
 
@@ -60,6 +61,8 @@ class Scenario:
     protocol: Literal["cooperative", "eager", "kip-848"] = "cooperative"
     columns: Literal["fixed", "growing"] = "fixed"
     start: Literal["earliest", "latest"] = "earliest"
+    first_offset: int = 0
+    """Records that were removed from each partition's log before anything began."""
     every_rows: int = 10
     every_s: float = 2.0
     snapshot_every_s: float = 3.0
@@ -108,7 +111,7 @@ def draw(seed: int) -> Scenario:
         every_rows=rng.choice((3, 10, 40)),
         every_s=rng.choice((0.5, 2.0, 5.0)),
         snapshot_every_s=rng.choice((0.5, 3.0, 8.0)),
-        republish_s=rng.choice((5.0, 30.0)),
+        republish_s=rng.choice((5.0, 30.0, 600.0)),
         keep=rng.choice((1, 2, 5)),
         batch_records=rng.choice((1, 5, 50)),
         revoke_budget_s=rng.choice((0.5, 4.0, 8.0)),
@@ -119,6 +122,7 @@ def draw(seed: int) -> Scenario:
         reader=delivery != "none" and rng.random() < 0.3,
         watched=rng.random() < 0.2,
         start=rng.choice(("earliest",) * 7 + ("latest",)),  # type: ignore[arg-type]
+        first_offset=rng.choice((0, 0, 0, 4)),
         preempt=rng.choice((0.01, 0.05, 0.2)),
         stall=rng.choice((0.0, 0.0005, 0.003)),
         points=rng.random() < 0.4,
@@ -127,41 +131,6 @@ def draw(seed: int) -> Scenario:
         faults_until_s=until_s,
         batches=_batches(rng, partitions, until_s, early=until_end and rng.random() < 0.7),
         faults=_faults(rng, workers, until_s, transactional=delivery == "transactional"),
-    )
-
-
-def with_zombies(scenario: Scenario) -> Scenario:
-    """The same seed with workers that are paused at named points for longer than their session, and wake."""
-    rng = random.Random(f"zombies {scenario.seed}")
-    points = AIMED + (AIMED_TRANSACTIONAL if scenario.delivery == "transactional" else ())
-    faults = [
-        Fault(
-            round(at_s + rng.uniform(0.0, 3.0), 1),
-            "pause",
-            rng.randrange(2),
-            rng.choice((5.0, 9.0)),
-            rng.choice(points),
-        )
-        for at_s in (0.5, 10.0, 20.0)
-    ]
-    expelled = [Fault(round(fault.at_s + 1.0, 1), "expel", fault.target) for fault in faults[1:] if rng.random() < 0.5]
-    batches = tuple(
-        Batch(float(at_s), rng.randrange(2), rng.choice(("rrrm", "rb", "rrrrrrrt"))) for at_s in range(1, 30)
-    )
-    return replace(
-        scenario,
-        partitions=2,
-        workers=2,
-        until_end=False,
-        keep=1,
-        every_rows=3,
-        every_s=0.5,
-        snapshot_every_s=0.5,
-        session_s=3.0,
-        max_poll_s=9.0,
-        faults_until_s=32.0,
-        batches=batches,
-        faults=tuple(sorted([*faults, *expelled], key=lambda fault: fault.at_s)),
     )
 
 
@@ -185,7 +154,7 @@ def _faults(rng: random.Random, workers: int, until_s: float, *, transactional: 
         at_s, seconds = rng.uniform(0.0, until_s), rng.choice((0.3, 2.0, 5.0, 12.0))
         found.append(Fault(round(at_s, 1), kind, target, seconds))
     for _ in range(rng.choice((0, 1, 1, 2))):
-        kind, where = rng.choice(("crash", "pause", "pause", "pause")), rng.choice(points)
+        kind, where = rng.choice(("crash", "pause", "pause", "stall", "stall", "no answers")), rng.choice(points)
         at_s, seconds = rng.uniform(0.0, until_s * 0.8), rng.choice((2.0, 9.0, 20.0))
         found.append(Fault(round(at_s, 1), kind, rng.randrange(workers), seconds, where))
     return tuple(sorted(found, key=lambda fault: fault.at_s))

@@ -23,13 +23,15 @@ class Faults:
         self.unavailable_until = 0.0
         self.cut_until: dict[str, float] = {}
         self.refused_until = 0.0
+        """Until then the store is read-only."""
+        self.full_until = 0.0
         self.flaky = 0.0
         """The share of requests whose answer is lost."""
         self.slow = 0.01
         self.slow_max_s = 3.0
 
     def heal(self) -> None:
-        self.unavailable_until = self.refused_until = self.flaky = self.slow = 0.0
+        self.unavailable_until = self.refused_until = self.full_until = self.flaky = self.slow = 0.0
         self.cut_until.clear()
 
 
@@ -42,10 +44,17 @@ class Objects:
         self.on_create: Callable[[str, bytes, str], None] = lambda *_: None
         """Called with key, data and who, when a create-if-absent has succeeded."""
         self.on_delete: Callable[[str, str], None] = lambda *_: None
+        self.on_begin: Callable[[Process, str, bytes | None], None] = lambda *_: None
+        """Called with process, key and data (None to delete) when a process begins a write, in the task that does."""
+        self.incarnation = 0
+        """Raised when a backup is restored: what was written before and arrives later is lost."""
+        self._whole: dict[str, bytes] = {}
+        """Damaged objects as they were."""
         self._keys: list[str] = []
         self._scheduler = scheduler
         self._history = history
         self.rng = random.Random(f"store {seed}")
+        self._damages = random.Random(f"damages {seed}")
 
     def create(self, key: str, data: bytes, who: str) -> bool:
         if key in self.data:
@@ -57,6 +66,7 @@ class Objects:
 
     def put(self, key: str, data: bytes, who: str) -> bool:
         self._insert(key, data)
+        self._whole.pop(key, None)
         return True
 
     def delete(self, key: str, who: str) -> bool:
@@ -65,6 +75,35 @@ class Objects:
             self._history.note(who, f"deletes {key}")
             self.on_delete(key, who)
         return True
+
+    def copy(self) -> dict[str, bytes]:
+        return {**self.data, **self._whole}
+
+    def restore(self, data: dict[str, bytes]) -> None:
+        """As it was when `data` was copied."""
+        self.incarnation += 1
+        self.data, self._keys = dict(data), sorted(data)
+        self._whole.clear()
+        self._history.note("director", f"restores a backup with {len(data)} objects")
+
+    def damage(self) -> Callable[[], None] | None:
+        """Tears an object or changes a byte of it; returns what repairs it. None if nothing is stored."""
+        if not self._keys:
+            return None
+        key = self._damages.choice(self._keys)
+        whole, incarnation = self._whole.get(key, self.data[key]), self.incarnation
+        at = self._damages.randrange(max(len(whole), 1))
+        torn = self._damages.random() < 0.5
+        self._whole[key] = whole
+        self.data[key] = whole[:at] if torn or not whole else whole[:at] + bytes([whole[at] ^ 0x55]) + whole[at + 1 :]
+        self._history.note("director", f"{'tears' if torn else 'changes a byte of'} {key} at {at}")
+
+        def repair() -> None:
+            if self.incarnation == incarnation and self._whole.pop(key, None) is not None and key in self.data:
+                self.data[key] = whole
+                self._history.note("director", f"repairs {key}")
+
+        return repair
 
     def list(self, prefix: str, start_after: str | None) -> list[str]:
         folder = prefix.rstrip("/")
@@ -89,14 +128,17 @@ class SimulatedStore:
         self._errors = errors
 
     def create_if_absent(self, key: str, data: bytes) -> None:
+        self._objects.on_begin(self._process, key, data)
         if not self._write(lambda: self._objects.create(key, data, self._process.name), repeats=True):
             raise self._errors.ObjectExistsError(f"{key} exists")
 
     def put(self, key: str, data: bytes) -> None:
+        self._objects.on_begin(self._process, key, data)
         self._write(lambda: self._objects.put(key, data, self._process.name))
 
     def delete(self, key: str) -> None:
-        self._write(lambda: self._objects.delete(key, self._process.name))
+        self._objects.on_begin(self._process, key, None)
+        self._write(lambda: self._objects.delete(key, self._process.name), needs_room=False)
 
     def get(self, key: str, *, max_bytes: int | None = None) -> bytes:
         found = self._request(lambda: self._objects.data.get(key))
@@ -109,14 +151,21 @@ class SimulatedStore:
 
     # One request
 
-    def _write(self, apply: Callable[[], bool], *, repeats: bool = False) -> bool:
-        rng = self._objects.rng
-        faults = self._objects.faults
+    def _write(self, apply: Callable[[], bool], *, repeats: bool = False, needs_room: bool = True) -> bool:
+        rng, objects = self._objects.rng, self._objects
+        faults, incarnation = objects.faults, objects.incarnation
         if active().now < faults.refused_until:
             self._travel()
             raise self._errors.StoreRefusedError("the store is read-only")
+        if needs_room and active().now < faults.full_until:
+            self._travel()
+            raise self._errors.StoreUnavailableError("the store is full")
+
+        def unless_restored() -> bool:
+            return apply() if objects.incarnation == incarnation else True
+
         if rng.random() < faults.flaky / 2:  # no answer; it may happen later, even after its writer is gone
-            active().call_later(rng.uniform(0.0, LATE_MAX_S), apply)  # type: ignore[arg-type]
+            active().call_later(rng.uniform(0.0, LATE_MAX_S), unless_restored)  # type: ignore[arg-type]
             self._no_answer()
         if repeats and rng.random() < faults.flaky / 2:  # the client library sends it twice, and reports the second
             self._request(apply)

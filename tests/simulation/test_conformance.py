@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+import struct
 import time
 import uuid
 from collections.abc import Callable
@@ -13,13 +15,12 @@ from confluent_kafka.admin import AdminClient as RealAdmin
 
 from tests.simulation.admin import AdminClient
 from tests.simulation.conformance import (
-    NEW_PROTOCOL,
     SCENARIOS,
-    TRANSACTIONAL,
     Kit,
     a_pause_survives_unassign_and_assign,
     what_is_assigned_cannot_be_assigned_again,
 )
+from tests.simulation.conformance_kafka import EAGER_GROUPS, NEW_PROTOCOL, TRANSACTIONAL
 from tests.simulation.consumer import Consumer
 from tests.simulation.primitives import sleep
 from tests.simulation.producer import Producer
@@ -38,7 +39,7 @@ def simulated(scenario: Scenario) -> list[Any]:
     with running(scheduler):
         world = World(scheduler, 1)
         world.network.slow = 0.0
-        world.kip_848 = scenario in NEW_PROTOCOL
+        world.kip_848, world.cooperative = scenario in NEW_PROTOCOL, scenario not in EAGER_GROUPS
 
         def create_topic(partitions: int) -> str:
             return world.broker.create(f"topic-{len(world.broker.topics)}", partitions).name
@@ -47,8 +48,11 @@ def simulated(scenario: Scenario) -> list[Any]:
             for value in values:
                 world.broker.append(topic, partition, "test", value)
 
+        def remove_member(group: str, member_id: str) -> None:
+            world.group(group).leave(member_id)
+
         clients = (Consumer, Producer, AdminClient)
-        kit = Kit(*clients, {}, create_topic, produce, lambda: active().now, sleep, "group")
+        kit = Kit(*clients, {}, create_topic, produce, lambda: active().now, sleep, "group", remove_member)
         scheduler.spawn(Process("client"), "main", lambda: found.append(scenario(kit)))
         assert scheduler.run_until(scheduler.now + 600.0, lambda: bool(found))
     return found[0]  # type: ignore[no-any-return]
@@ -65,8 +69,21 @@ def real(scenario: Scenario, broker: Broker) -> list[Any]:
         time.monotonic,
         time.sleep,
         f"g-{uuid.uuid4().hex[:8]}",
+        lambda group, member_id: _leave_group(broker.bootstrap, group, member_id),
     )
     return scenario(kit)
+
+
+def _leave_group(bootstrap: str, group: str, member_id: str) -> None:
+    """A LeaveGroup request (version 2) for another member, which the Python client has no call for."""
+    host, _, port = bootstrap.rpartition(":")
+    words = [b"test", group.encode(), member_id.encode()]
+    client, *names = [struct.pack(">h", len(word)) + word for word in words]
+    request = struct.pack(">hhi", 13, 2, 1) + client + b"".join(names)
+    with socket.create_connection((host, int(port)), timeout=10) as connection:
+        connection.sendall(struct.pack(">i", len(request)) + request)
+        answer = connection.recv(64)
+    assert answer[-2:] == b"\0\0", f"LeaveGroup was refused: {answer!r}"
 
 
 SMOKE = (a_pause_survives_unassign_and_assign, what_is_assigned_cannot_be_assigned_again)
@@ -82,6 +99,6 @@ def test_the_simulated_client_does_what_the_real_one_does(scenario: Scenario, br
     assert simulated(scenario) == real(scenario, broker)
 
 
-@pytest.mark.parametrize("scenario", named(TRANSACTIONAL + NEW_PROTOCOL))
+@pytest.mark.parametrize("scenario", named(TRANSACTIONAL + NEW_PROTOCOL + EAGER_GROUPS))
 def test_simulated_transactions_and_new_groups_do_what_the_real_ones_do(scenario: Scenario, kafka: Broker) -> None:
     assert simulated(scenario) == real(scenario, kafka)

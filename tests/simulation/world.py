@@ -10,7 +10,7 @@ from tests.simulation.broker import Broker
 from tests.simulation.coordinator import Coordinator
 from tests.simulation.groups import ConsumerGroup, Group
 from tests.simulation.network import History, Network
-from tests.simulation.scheduler import Scheduler
+from tests.simulation.scheduler import Process, Scheduler
 from tests.simulation.store import Objects
 
 
@@ -35,6 +35,10 @@ class World:
         self._backoffs = random.Random(f"backoffs {seed}")
         self._offsets = random.Random(f"offsets {seed}")
         self.on_commit: Callable[..., None] = lambda *_: None
+        self.on_produce: Callable[[Process, str, bytes | None], None] = lambda *_: None
+        """Called with process, topic and key, when a client is handed a message."""
+        self.on_rebalanced: Callable[[Process, list[int], bool], None] = lambda *_: None
+        """Called when a rebalance callback has returned; True for one that assigns."""
         scheduler.world = self  # type: ignore[attr-defined]
 
     def group(self, name: str) -> Group:

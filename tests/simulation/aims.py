@@ -1,0 +1,134 @@
+"""Scenarios whose faults are aimed at what random ones seldom reach. Each takes a seed's scenario and changes it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+
+from tests.simulation.scenario import AIMED, AIMED_TRANSACTIONAL, Batch, Fault, Scenario
+
+
+def _in_order(faults: list[Fault]) -> tuple[Fault, ...]:
+    return tuple(sorted(faults, key=lambda fault: fault.at_s))
+
+
+def _busy(scenario: Scenario, rng: random.Random, faults: list[Fault]) -> Scenario:
+    """Two workers that write checkpoints all the time, with these faults."""
+    kinds = ("rrrm", "rb", "rrrrrrrt")
+    return replace(
+        scenario,
+        partitions=2,
+        workers=2,
+        until_end=False,
+        keep=1,
+        every_rows=3,
+        every_s=0.5,
+        snapshot_every_s=0.5,
+        session_s=3.0,
+        max_poll_s=9.0,
+        faults_until_s=32.0,
+        batches=tuple(Batch(float(at_s), rng.randrange(2), rng.choice(kinds)) for at_s in range(1, 30)),
+        faults=_in_order(faults),
+    )
+
+
+def _points(scenario: Scenario) -> tuple[str, ...]:
+    return AIMED + (AIMED_TRANSACTIONAL if scenario.delivery == "transactional" else ())
+
+
+def zombies(scenario: Scenario) -> Scenario:
+    """Workers that are paused at named points for longer than their session, and wake."""
+    rng = random.Random(f"zombies {scenario.seed}")
+    faults = []
+    for at_s in (0.5, 10.0, 20.0):
+        begin_s, target = round(at_s + rng.uniform(0.0, 3.0), 1), rng.randrange(2)
+        faults.append(Fault(begin_s, "pause", target, rng.choice((5.0, 9.0)), rng.choice(_points(scenario))))
+        if at_s > 1 and rng.random() < 0.5:
+            faults.append(Fault(begin_s + 1.0, "expel", target))
+    return _busy(scenario, rng, faults)
+
+
+def stalls(scenario: Scenario) -> Scenario:
+    """Single threads that are stalled at named points while the rest of the worker goes on and loses its partitions."""
+    rng = random.Random(f"stalls {scenario.seed}")
+    faults = []
+    for at_s in (0.5, 6.0, 12.0, 18.0, 24.0):
+        begin_s, target, where = round(at_s + rng.uniform(0.0, 3.0), 1), rng.randrange(2), rng.choice(_points(scenario))
+        faults.append(Fault(begin_s, "stall", target, rng.choice((1.0, 4.0, 8.0)), where))
+        if rng.random() < 0.8:
+            faults.append(Fault(begin_s, rng.choice(("expel", "expel", "rebalance")), target, 0.0, where))
+    silent_losses = rng.choice((0.0, 0.5, 1.0))
+    return replace(_busy(scenario, rng, faults), silent_losses=silent_losses)
+
+
+def letters(scenario: Scenario) -> Scenario:
+    """Dead letters whose topic has no leader for longer than a message may wait."""
+    rng = random.Random(f"letters {scenario.seed}")
+    faults = [Fault(round(rng.uniform(1.0, 4.0)) + 0.1, "no leader", 0, rng.uniform(10.0, 18.0))]
+    if rng.random() < 0.5:
+        faults.append(Fault(round(rng.uniform(2.0, 20.0), 1), "crash", rng.randrange(2), 0.3))
+    batches = tuple(Batch(at_s + 0.5, rng.randrange(2), rng.choice(("rb", "b", "rrrb"))) for at_s in range(25))
+    return replace(_busy(scenario, rng, faults), batches=batches)
+
+
+def transactions(scenario: Scenario) -> Scenario:
+    """Steps of transactions whose answers are late or lost, and requests that arrive again in a later transaction."""
+    rng = random.Random(f"transactions {scenario.seed}")
+    faults = []
+    for at_s in (1.0, 10.0, 20.0):
+        where = rng.choice((*AIMED_TRANSACTIONAL, "before-end", "before-publish", "after-publish"))
+        kind, seconds = rng.choice(("no answers", "broker frozen", "broker down")), rng.choice((3.0, 6.0, 12.0, 26.0))
+        faults.append(Fault(round(at_s + rng.uniform(0.0, 3.0), 1), kind, rng.randrange(2), seconds, where))
+    return replace(_busy(scenario, rng, faults), delivery="transactional", session_s=rng.choice((3.0, 45.0)))
+
+
+def commits(scenario: Scenario) -> Scenario:
+    """A coordinator that is loading whenever offsets are committed, also just before --until-end exits."""
+    rng = random.Random(f"commits {scenario.seed}")
+    until_end = rng.random() < 0.7
+    points = ("before-commit", "before-commit", "after-commit", "before-publish")
+    faults = [
+        Fault(round(rng.uniform(0.0, 2.0), 2), "coordinator loads", rng.randrange(2), rng.uniform(0.02, 1.0), where)
+        for where in rng.choices(points, k=8)
+    ]
+    batches = tuple(Batch(-1.0 if until_end else float(at), at % 2, "rrrm") for at in range(20))
+    made = replace(_busy(scenario, rng, faults), until_end=until_end, batches=batches, reader=False)
+    return replace(
+        made, silent_losses=0.0, delivery=rng.choice(("none", "idempotent")), batch_records=rng.choice((1, 5))
+    )
+
+
+def starts(scenario: Scenario) -> Scenario:
+    """A broker that does not answer while workers start, and logs that do not begin at offset 0."""
+    rng = random.Random(f"starts {scenario.seed}")
+    kinds = ("broker frozen", "no leader", "slow network", "broker down")
+    faults = [
+        Fault(round(rng.uniform(0.0, 0.12), 3), rng.choice(kinds), 0, rng.choice((0.7, 2.0, 5.0))) for _ in range(2)
+    ]
+    faults += [Fault(round(rng.uniform(3.0, 20.0), 1), "crash", rng.randrange(2), 0.3) for _ in range(2)]
+    batches = tuple(Batch(-1.0, partition, "rrmbt") for partition in (0, 1))
+    made = replace(_busy(scenario, rng, faults), first_offset=rng.choice((0, 4, 9)), until_end=rng.random() < 0.5)
+    return replace(made, batches=batches)
+
+
+def backups(scenario: Scenario) -> Scenario:
+    """The store is put back to a backup, while readers keep what was published since."""
+    rng = random.Random(f"backups {scenario.seed}")
+    faults = [
+        Fault(round(at_s + rng.uniform(0.0, 4.0), 1), "restored backup", 0, rng.choice((2.0, 6.0, 40.0)))
+        for at_s in (5.0, 18.0)
+    ]
+    delivery = rng.choice(("idempotent", "transactional"))
+    return replace(_busy(scenario, rng, faults), delivery=delivery, reader=True)
+
+
+AIMS: dict[str, Callable[[Scenario], Scenario]] = {
+    "zombies": zombies,
+    "stalls": stalls,
+    "letters": letters,
+    "transactions": transactions,
+    "commits": commits,
+    "starts": starts,
+    "backups": backups,
+}

@@ -1,0 +1,66 @@
+"""Laws of a worker's conduct: what it believes to be durable is, and what it has released it leaves alone."""
+
+from __future__ import annotations
+
+from tests.simulation.judge import INPUT, OUTPUT, Judge
+from tests.simulation.scheduler import Process, Task, active
+from tests.simulation.world import World
+
+REQUESTS_MOST = 200
+"""Requests of one process that the broker has not answered."""
+
+
+class Duties:
+    def __init__(self, world: World, judge: Judge) -> None:
+        self._world = world
+        self._judge = judge
+        self._tried: dict[Task, tuple[str, bytes]] = {}
+        """By task: the manifest that it tried to create last."""
+        self._released: dict[tuple[str, int], dict[Task | None, int]] = {}
+        """By process and partition, since its release: writes that each task has begun."""
+        world.objects.on_begin = self._begin_write
+        world.on_produce = self._produce
+        world.on_rebalanced = self._rebalanced
+
+    def reached(self, who: str, point: str) -> None:
+        """A worker that goes on after a manifest has it in the chain: it was the newest one."""
+        task = active().current
+        if point == "before-blobs":
+            self._tried.pop(task, None)  # type: ignore[arg-type]
+        if point not in ("after-manifest", "after-claim") or task is None:
+            return
+        key, data = self._tried.pop(task, ("none", b""))
+        if not any(self._judge.is_in_chain(partition, data) for partition in range(len(self._judge.chains))):
+            self._judge.fail("believed durable", f"{who} goes on after manifest {key}, which is not in the chain")
+
+    def _begin_write(self, process: Process, key: str, data: bytes | None) -> None:
+        task = active().current
+        if data is not None and "/manifests/" in key and task is not None:
+            self._tried[task] = key, data
+        partition = _partition(key)
+        begun = None if partition is None else self._released.get((process.name, partition))
+        if begun is None:
+            return
+        begun[task] = begun.get(task, 0) + 1
+        if begun[task] > 1:  # one may have been on its way when the partition was released
+            self._judge.fail("released", f"{process.name} writes {key} after it has released partition {partition}")
+
+    def _produce(self, process: Process, topic: str, key: bytes | None) -> None:
+        if topic != OUTPUT or key is None:
+            return
+        partition = int(key.decode().rpartition("/")[2])
+        if (process.name, partition) in self._released and self._judge.is_idempotent:
+            self._judge.fail("released", f"{process.name} publishes partition {partition} after it has released it")
+
+    def _rebalanced(self, process: Process, partitions: list[int], assigns: bool) -> None:
+        for partition in partitions:
+            if assigns:
+                self._released.pop((process.name, partition), None)
+            else:
+                self._released[process.name, partition] = {}
+
+
+def _partition(key: str) -> int | None:
+    _, found, rest = key.partition(f"/{INPUT}/")
+    number = rest.partition("/")[0]
+    return int(number) if found and number.isdigit() else None

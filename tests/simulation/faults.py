@@ -1,0 +1,181 @@
+"""What can go wrong: one function for each kind of fault, called on the hub."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from tests.simulation.judge import DEAD, GROUP, INPUT, OUTPUT
+from tests.simulation.scenario import Fault
+
+if TYPE_CHECKING:
+    from tests.simulation.run import Run
+    from tests.simulation.workers import Worker
+
+RESTART_S = 1.5
+LEADERLESS_MOST_S = 18.0
+"""A dead letter is sent three times, each for message.timeout.ms; then the worker gives up, as documented."""
+
+DRAIN_S = 3.0
+"""What a crashed worker has sent arrives within this time. A person who restores a backup waits for that."""
+
+
+# Of the world
+
+
+def broker_down(run: Run, fault: Fault) -> None:
+    run.world.network.take_down(fault.seconds)
+
+
+def broker_frozen(run: Run, fault: Fault) -> None:
+    run.world.network.freeze(fault.seconds)
+
+
+def no_leader(run: Run, fault: Fault) -> None:
+    """One topic has no leader: nothing of it is read or written, and its offsets are not known."""
+    now, topic = run.scheduler.now, (INPUT, DEAD, OUTPUT)[int(fault.at_s * 10) % 3]
+    until = run.world.broker.leaderless_until.get(topic, 0.0)
+    if now > until + 2 * LEADERLESS_MOST_S or not until:
+        run.world.broker.leaderless_until[topic] = now + min(fault.seconds, LEADERLESS_MOST_S)
+        run.world.history.note("director", f"topic {topic} has no leader")
+
+
+def slow_network(run: Run, fault: Fault) -> None:
+    network = run.world.network
+    network.slow = 0.3
+    run.scheduler.call_later(fault.seconds, lambda: setattr(network, "slow", 0.0 if run.calm else 0.01))
+
+
+def coordinator_loads(run: Run, fault: Fault) -> None:
+    run.world.group(GROUP).loading_until = run.scheduler.now + min(fault.seconds, 3.0)
+
+
+def rebalance(run: Run, _: Fault) -> None:
+    run.world.group(GROUP).rebalance()
+
+
+def log_retention(run: Run, _: Fault) -> None:
+    run.remove_old_records()
+
+
+def add_partition(run: Run, _: Fault) -> None:
+    run.add_partition()
+
+
+def store_down(run: Run, fault: Fault) -> None:
+    faults = run.world.objects.faults
+    faults.unavailable_until = max(faults.unavailable_until, run.scheduler.now + fault.seconds)
+
+
+def store_flaky(run: Run, fault: Fault) -> None:
+    faults = run.world.objects.faults
+    faults.flaky = 0.2
+    run.scheduler.call_later(fault.seconds, lambda: setattr(faults, "flaky", 0.0 if run.calm else run.scenario.flaky))
+
+
+def store_slow(run: Run, fault: Fault) -> None:
+    faults = run.world.objects.faults
+    faults.slow = 0.5
+    run.scheduler.call_later(fault.seconds, lambda: setattr(faults, "slow", 0.0 if run.calm else 0.01))
+
+
+def store_full(run: Run, fault: Fault) -> None:
+    """Nothing can be written, what exists can be read and deleted."""
+    run.world.objects.faults.full_until = run.scheduler.now + fault.seconds
+
+
+def store_read_only(run: Run, fault: Fault) -> None:
+    """Writes are refused: a worker that has to write ends with exit code 5."""
+    run.world.objects.faults.refused_until = run.scheduler.now + fault.seconds
+    run.judge.explain(5, fault.seconds)
+
+
+def damaged_object(run: Run, fault: Fault) -> None:
+    """An object is torn or has other bytes, until it is restored: a worker that needs it ends with exit code 3."""
+    restore = run.world.objects.damage()
+    if restore is not None:
+        run.judge.explain(3, fault.seconds)
+        run.scheduler.call_later(fault.seconds, restore)
+
+
+def restored_backup(run: Run, fault: Fault) -> None:
+    """All workers crash, and the store is put back to what it was `seconds` before."""
+    run.restore_backup(fault)
+
+
+# Of one worker
+
+
+def crash(run: Run, fault: Fault, worker: Worker) -> None:
+    run.scheduler.crash(worker.process)
+    run.scheduler.call_later(RESTART_S + fault.seconds, lambda: run.start(fault.target))
+
+
+def pause(run: Run, fault: Fault, worker: Worker) -> None:
+    run.scheduler.pause(worker.process)
+    run.scheduler.call_later(fault.seconds, lambda: run.resume(worker.process.name))
+
+
+def stop(_: Run, __: Fault, worker: Worker) -> None:
+    worker.stop()
+
+
+def cut_off_broker(run: Run, fault: Fault, worker: Worker) -> None:
+    run.world.network.cut(worker.process, fault.seconds)
+
+
+def no_answers(run: Run, fault: Fault, worker: Worker) -> None:
+    """Its requests reach the broker, the answers do not reach it."""
+    run.world.network.deafen(worker.process, fault.seconds)
+
+
+def cut_off_store(run: Run, fault: Fault, worker: Worker) -> None:
+    run.world.objects.faults.cut_until[worker.process.name] = run.scheduler.now + fault.seconds
+
+
+def expel(run: Run, _: Fault, worker: Worker) -> None:
+    run.world.group(GROUP).expel(worker.process.name)
+
+
+def clock_jump(_: Run, fault: Fault, worker: Worker) -> None:
+    worker.process.clock_jump_s += fault.seconds * 1000 - 5000
+
+
+OF_THE_WORLD: dict[str, Callable[[Run, Fault], None]] = {
+    "broker down": broker_down,
+    "broker frozen": broker_frozen,
+    "no leader": no_leader,
+    "slow network": slow_network,
+    "coordinator loads": coordinator_loads,
+    "rebalance": rebalance,
+    "log retention": log_retention,
+    "add partition": add_partition,
+    "store down": store_down,
+    "store flaky": store_flaky,
+    "store slow": store_slow,
+    "store full": store_full,
+    "store read-only": store_read_only,
+    "damaged object": damaged_object,
+    "restored backup": restored_backup,
+}
+
+OF_A_WORKER: dict[str, Callable[[Run, Fault, Worker], None]] = {
+    "crash": crash,
+    "pause": pause,
+    "stop": stop,
+    "cut off broker": cut_off_broker,
+    "no answers": no_answers,
+    "cut off store": cut_off_store,
+    "expel": expel,
+    "clock jump": clock_jump,
+}
+
+STALL = "stall"
+"""The thread that reaches the named point is not scheduled for a time; the rest of its process runs."""
+
+
+def apply(run: Run, fault: Fault, worker: Worker | None) -> None:
+    if fault.kind in OF_THE_WORLD:
+        OF_THE_WORLD[fault.kind](run, fault)
+    elif worker is not None and worker.process.alive:
+        OF_A_WORKER[fault.kind](run, fault, worker)
