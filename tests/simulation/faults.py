@@ -103,6 +103,16 @@ def restored_backup(run: Run, fault: Fault) -> None:
     run.restore_backup(fault)
 
 
+def merger_crash(run: Run, _: Fault) -> None:
+    if run.merging is not None:
+        run.merging.crash()
+
+
+def merger_pause(run: Run, fault: Fault) -> None:
+    if run.merging is not None:
+        run.merging.pause(fault.seconds)
+
+
 # Of one worker
 
 
@@ -157,6 +167,8 @@ OF_THE_WORLD: dict[str, Callable[[Run, Fault], None]] = {
     "store read-only": store_read_only,
     "damaged object": damaged_object,
     "restored backup": restored_backup,
+    "merger crash": merger_crash,
+    "merger pause": merger_pause,
 }
 
 OF_A_WORKER: dict[str, Callable[[Run, Fault, Worker], None]] = {

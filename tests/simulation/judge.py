@@ -6,6 +6,7 @@ hold for any structure of the worker.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from tests.simulation.scenario import Scenario
 from tests.simulation.scheduler import ViolationError
 from tests.simulation.world import World
 
-INPUT, DEAD, OUTPUT, GROUP = "rows", "dead", "sketches", "group"
+INPUT, DEAD, OUTPUT, MERGED, GROUP = "rows", "dead", "sketches", "merged", "group"
 THREADS_MOST = 40
 
 EXPLAINED_S = 15.0
@@ -34,6 +35,9 @@ class Judge:
         """Bad messages in the dead-letter topic: partition and offset."""
         self.published: list[list[tuple[int, int]]] = [[] for _ in range(scenario.partitions)]
         """By partition: the ids of the snapshots on the output topic, in order."""
+        self.rows_of: dict[tuple[int, tuple[int, int]], int] = {}
+        """By partition and id of a published snapshot: its rows."""
+        self.on_merge: Callable[[LogRecord, str], None] = lambda *_: None
         self._written: list[set[bytes]] = [set() for _ in range(scenario.partitions)]
         self._world = world
         self._scenario = scenario
@@ -178,6 +182,8 @@ class Judge:
             self.letters.add((int(headers["sfd-partition"]), int(headers["sfd-offset"])))
         elif topic == OUTPUT:
             self._snapshot(record, who)
+        elif topic == MERGED:
+            self.on_merge(record, who)
 
     def _snapshot(self, record: LogRecord, who: str) -> None:
         assert record.value is not None
@@ -200,6 +206,7 @@ class Judge:
             if given <= last:
                 self.fail("published once", f"{who} publishes {given} of partition {partition} after {last}")
         self.published[partition].append(given)
+        self.rows_of[partition, given] = self.expected(partition, self._offset_of(due[0].due.id, partition)).rows
 
     def newest_published(self) -> dict[int, tuple[int, int]]:
         return {partition: max(ids) for partition, ids in enumerate(self.published) if ids}
@@ -211,7 +218,7 @@ class Judge:
             manifest = next((m for m in self.chains[partition] if m.due is not None and _id(m.due.id) == given), None)
             if manifest is None:
                 self.fail("readers", f"the newest snapshot {given} of partition {partition} is in no manifest")
-            found += self.expected(partition, self._offset_of(manifest.due.id, partition)).rows
+            found += self.rows_of[partition, given]
         return found
 
     def _check_snapshot(self, snapshot: Any, partition: int, who: str) -> None:

@@ -274,6 +274,24 @@ MUTATIONS: dict[str, Mutation] = {
         300,
         aim="stalls",
     ),
+    "a question answered after release": _one(
+        "service/desk.py", "            if asked.abandoned.is_set():", "            if False:", aim="stalls"
+    ),
+    "unpublished state published by nobody": Mutation(
+        (
+            Edit(
+                "service/delivery.py",
+                "        if self.shows:\n            self.show(tenure, keeper.unpublished)\n",
+                "",
+            ),
+            Edit(
+                "service/publishing.py",
+                "        if tenure.keeper.owes_snapshot and elapsed_s",
+                "        if False and elapsed_s",
+            ),
+        ),
+        400,
+    ),
     "a pause is never lifted": _one(
         "service/sketching.py",
         '            tenure.log.info("resumed: the checkpoint store has caught up")\n            if not self._stalled:',
@@ -291,6 +309,21 @@ MUTATIONS: dict[str, Mutation] = {
         "sketch_of(frozen, shape)",
         "tenure.state.sketch()",
         400,
+    ),
+    "merge counts a part twice": _one(
+        "service/merger.py",
+        "        parts = [snapshot for reader in self._inputs for snapshot in _held(reader)]",
+        "        parts = [snapshot for reader in self._inputs for snapshot in [*_held(reader), *_held(reader)[:1]]]",
+    ),
+    "a merger keeps its epoch": _one(
+        "service/merger.py",
+        "self._epoch = 1 if newest is None else newest.epoch + 1",
+        "self._epoch = 1",
+    ),
+    "a merge that was not delivered is forgotten": _one(
+        "service/merger.py",
+        "self._changed = not self._publish(self._newest)",
+        "self._changed = bool(self._publish(self._newest)) and False",
     ),
     "until end without commits": _one(
         "service/ending.py",

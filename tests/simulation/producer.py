@@ -88,8 +88,8 @@ class Producer:
         """At the broker. Sent again, it is written once."""
         away_s = self.world.broker.leaderless_s(sent.topic)
         if away_s > 0:
-            if not sent.done:
-                active().call_later(away_s, lambda: self._write(sent, reply))
+            if not sent.done and self.process.alive:
+                active().call_later(away_s, lambda: self._write(sent, reply), self.process)
         elif sent.topic not in self.world.broker.topics:
             reply((KafkaError.UNKNOWN_TOPIC_OR_PART, None))
         elif sent.offset is not None:

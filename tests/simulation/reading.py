@@ -29,6 +29,9 @@ class Reader:
         """Whether it has merged all that is published by now."""
         return self.ids == self._judge.newest_published() and self._rows == self._judge.rows_published()
 
+    def describe(self) -> str:
+        return f"it has {self.ids} with {self._rows} rows"
+
     def _main(self) -> None:
         errors = self._package.errors
         made = self._package.universe["reader.reader"].SnapshotReader

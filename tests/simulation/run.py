@@ -12,6 +12,7 @@ from tests.simulation.content import Content
 from tests.simulation.duties import Duties
 from tests.simulation.judge import DEAD, GROUP, INPUT, OUTPUT, THREADS_MOST, Judge
 from tests.simulation.loader import Edit
+from tests.simulation.merging import Merging
 from tests.simulation.reading import Reader
 from tests.simulation.scenario import Fault, Scenario
 from tests.simulation.scheduler import Scheduler, ViolationError, running
@@ -73,7 +74,7 @@ class Run:
         self.world.kip_848, self.world.session_s = scenario.protocol == "kip-848", scenario.session_s
         self.world.silent_losses = scenario.silent_losses
         self.world.objects.faults.flaky = scenario.flaky
-        reference = workers.reference(source)
+        self._reference = reference = workers.reference(source)
         self._package = workers.package(source, edits, scenario.points)
         self._settings = workers.settings_of(source, scenario)
         shape_of = reference["cli.wiring"].shape_of
@@ -93,43 +94,58 @@ class Run:
         self._backups: dict[Fault, tuple[int, dict[str, bytes], list[int]]] = {}
         self._restoring = False
         self._reader: Reader | None = None
+        self.merging: Merging | None = None
 
     def run(self) -> None:
-        world, scenario, began = self.world, self.scenario, self.scheduler.now
-        world.broker.create(INPUT, scenario.partitions)
-        world.broker.create(DEAD, 1)
-        if scenario.delivery != "none":
-            world.broker.create(OUTPUT, 1)
-        for partition in range(scenario.partitions):
-            self._produce(partition, "r" * scenario.first_offset)
-            world.broker.topics[INPUT].logs[partition].remove_before(scenario.first_offset)
-        for batch in scenario.batches:
-            if batch.at_s < 0:
-                self._produce(batch.partition, batch.kinds)
-            else:
-                self.scheduler.call_later(batch.at_s, lambda b=batch: self._produce(b.partition, b.kinds))
-        if scenario.reader:
-            self._reader = Reader(self._package, self.judge)
-            self._reader.start()
-        for number in range(scenario.workers):
-            self.start(number)
-        for fault in scenario.faults:
+        began = self.scheduler.now
+        self._create_topics()
+        self._start_all()
+        for fault in self.scenario.faults:
             if fault.kind == "restored backup":
                 self.scheduler.call_later(max(fault.at_s - fault.seconds, 0.0), lambda f=fault: self._take_backup(f))
             self.scheduler.call_later(fault.at_s, lambda f=fault: self._fault(f))
-        self.scheduler.run_until(began + scenario.faults_until_s)
+        self.scheduler.run_until(began + self.scenario.faults_until_s)
         self._make_calm()
         deadline = self.scheduler.now + CALM_S
         while not self._is_settled():
             self.scheduler.run_until(self.scheduler.now + 0.5)
             if self.scheduler.now > deadline:
                 self.judge.fail("progress", self._unsettled())
-        if self._reader is not None and not self.scheduler.run_until(
-            self.scheduler.now + CALM_S, self._reader.is_current
-        ):
-            self.judge.fail("reader", f"it has {self._reader.ids}, published were {self.judge.newest_published()}")
+        self._await_readers()
         self._stop_all()
         self.judge.final()
+
+    def _create_topics(self) -> None:
+        broker, scenario = self.world.broker, self.scenario
+        broker.create(INPUT, scenario.partitions)
+        broker.create(DEAD, 1)
+        if scenario.delivery != "none":
+            broker.create(OUTPUT, 1)
+        for partition in range(scenario.partitions):
+            self._produce(partition, "r" * scenario.first_offset)
+            broker.topics[INPUT].logs[partition].remove_before(scenario.first_offset)
+        for batch in scenario.batches:
+            if batch.at_s < 0:
+                self._produce(batch.partition, batch.kinds)
+            else:
+                self.scheduler.call_later(batch.at_s, lambda b=batch: self._produce(b.partition, b.kinds))
+
+    def _start_all(self) -> None:
+        if self.scenario.reader:
+            self._reader = Reader(self._package, self.judge)
+            self._reader.start()
+        if self.scenario.merge:
+            self.merging = Merging(self._package, self.judge, self._reference)
+            self.merging.start()
+        for number in range(self.scenario.workers):
+            self.start(number)
+
+    def _await_readers(self) -> None:
+        """Those who read get all that is published."""
+        for name, reader in (("reader", self._reader), ("merge", self.merging)):
+            if reader is not None and not self.scheduler.run_until(self.scheduler.now + CALM_S, reader.is_current):
+                published = self.judge.newest_published()
+                self.judge.fail(name, f"{reader.describe()}, published were {published}")
 
     # Records
 
@@ -274,10 +290,13 @@ class Run:
         self.world.history.note("director", "calm")
         self.world.network.heal()
         self.world.objects.faults.heal()
+        self.world.objects.repair_all()
         self.world.silent_losses = 0.0
         self.scheduler.stall = 0.0
         for worker in self._workers.values():
             self.resume(worker.process.name)
+        if self.merging is not None:
+            self.merging.wake()
 
     def _is_settled(self) -> bool:
         if self.scenario.until_end:

@@ -13,7 +13,7 @@ FAULTS = (
     "crash", "crash", "pause", "pause", "stop", "broker down", "broker frozen", "broker frozen", "cut off broker",
     "cut off store", "store down", "store flaky", "store slow", "coordinator loads", "slow network", "expel",
     "clock jump", "rebalance", "log retention", "log retention", "add partition", "no leader", "no leader",
-    "no answers", "store full", "store read-only", "damaged object", "restored backup",
+    "no answers", "merger crash", "merger pause", "store full", "store read-only", "damaged object", "restored backup",
 )  # fmt: skip
 """Drawn with these weights."""
 
@@ -78,6 +78,8 @@ class Scenario:
     """Whether the worker collects its status once a second, as it does for its port."""
     reader: bool = False
     """Whether a SnapshotReader reads along."""
+    merge: bool = False
+    """Whether `sfd-stream merge` merges what is published."""
     preempt: float = 0.05
     stall: float = 0.0005
     points: bool = False
@@ -121,6 +123,7 @@ def draw(seed: int) -> Scenario:
         one_in_memory=until_end and rng.random() < 0.3,
         reader=delivery != "none" and rng.random() < 0.3,
         watched=rng.random() < 0.2,
+        merge=delivery != "none" and rng.random() < 0.2,
         start=rng.choice(("earliest",) * 7 + ("latest",)),  # type: ignore[arg-type]
         first_offset=rng.choice((0, 0, 0, 4)),
         preempt=rng.choice((0.01, 0.05, 0.2)),

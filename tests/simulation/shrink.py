@@ -54,6 +54,10 @@ def _smaller(scenario: Scenario) -> Iterator[Scenario]:  # noqa: PLR0912 - one b
         yield replace(scenario, watched=False)
     if scenario.reader:
         yield replace(scenario, reader=False)
+    if scenario.merge:
+        yield replace(scenario, merge=False)
+    if scenario.first_offset:
+        yield replace(scenario, first_offset=0)
     if scenario.flaky:
         yield replace(scenario, flaky=0.0)
     if scenario.stall:

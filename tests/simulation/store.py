@@ -99,11 +99,20 @@ class Objects:
         self._history.note("director", f"{'tears' if torn else 'changes a byte of'} {key} at {at}")
 
         def repair() -> None:
-            if self.incarnation == incarnation and self._whole.pop(key, None) is not None and key in self.data:
-                self.data[key] = whole
-                self._history.note("director", f"repairs {key}")
+            if self.incarnation == incarnation:
+                self._repair(key)
 
         return repair
+
+    def repair_all(self) -> None:
+        for key in list(self._whole):
+            self._repair(key)
+
+    def _repair(self, key: str) -> None:
+        whole = self._whole.pop(key, None)
+        if whole is not None and key in self.data:
+            self.data[key] = whole
+            self._history.note("director", f"repairs {key}")
 
     def list(self, prefix: str, start_after: str | None) -> list[str]:
         folder = prefix.rstrip("/")

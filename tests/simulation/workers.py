@@ -152,29 +152,36 @@ class Worker:
             self._worker._stopping = True
 
     def _main(self) -> None:
-        code, words = 0, ""
-        try:
-            self._worker, source = self._package.wiring.worker_of(
-                self._settings, until_end=self._until_end, reach=self._reach
-            )
-            if self._watched:
-                self._worker.on_turn = self._package.status_of(self._worker)
-            if self._stopping:
-                self._worker.stop()
-            self._worker.run(source)
-        except self._package.errors.SfdError as error:
-            code, words = error.exit_code, f"{type(error).__name__}: {error}"
-        except Exception as error:  # noqa: BLE001 - a traceback ends a process with 1
-            code, words = 1, f"{type(error).__name__}: {error}"
-            world().history.note(self.process.name, f"traceback: {_innermost(error)}")
-        self.exit = (code, words)
+        self.exit = outcome_of(self._run, self._package, self.process)
         active().call_later(0.0, lambda: self.on_exit(self))
         active().wait(None)  # the process ends on the hub, with all its threads
+
+    def _run(self) -> None:
+        self._worker, source = self._package.wiring.worker_of(
+            self._settings, until_end=self._until_end, reach=self._reach
+        )
+        if self._watched:
+            self._worker.on_turn = self._package.status_of(self._worker)
+        if self._stopping:
+            self._worker.stop()
+        self._worker.run(source)
 
     def _reach(self, point: str) -> None:
         self.last_point = point
         self.on_reach(self, point)
         active().point()
+
+
+def outcome_of(main: Callable[[], None], package: Package, process: Process) -> tuple[int, str]:
+    """The exit code of a process with this main function, and why."""
+    try:
+        main()
+    except package.errors.SfdError as error:
+        return error.exit_code, f"{type(error).__name__}: {error}"
+    except Exception as error:  # noqa: BLE001 - a traceback ends a process with 1
+        world().history.note(process.name, f"traceback: {_innermost(error)}")
+        return 1, f"{type(error).__name__}: {error}"
+    return 0, ""
 
 
 def _innermost(error: BaseException) -> str:
