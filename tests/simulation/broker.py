@@ -32,6 +32,8 @@ class Log:
     base: int = 0
     """The offset of the first record in `records`."""
     leader_epoch: int = 0
+    epoch_ends: dict[int, int] = field(default_factory=dict)
+    """By leader epoch that is over: where its records end."""
     _waiting: list[Callable[[], None]] = field(default_factory=list)
 
     @property
@@ -81,6 +83,18 @@ class Log:
         waiting, self._waiting = self._waiting, []
         for call in waiting:
             call()
+
+    def truncate(self, end: int) -> None:
+        """An election of a leader that does not have the last records: they are lost, others take their offsets."""
+        del self.records[max(end - self.base, 0) :]
+        for epoch in range(self.leader_epoch + 1):
+            self.epoch_ends[epoch] = min(self.epoch_ends.get(epoch, end), end)
+        self.leader_epoch += 1
+        self.changed()
+
+    def has_lost(self, offset: int, leader_epoch: int | None) -> bool:
+        """Whether what was read up to `offset` in that epoch is not what the log holds."""
+        return leader_epoch is not None and offset > self.epoch_ends.get(leader_epoch, offset)
 
     def remove_before(self, offset: int) -> None:
         """Retention: what is below the offset is gone."""

@@ -39,6 +39,8 @@ class Toppar:
     queued: int = 0
     end: int = OFFSET_INVALID
     eof_at: int = OFFSET_INVALID
+    leader_epoch: int | None = None
+    """Of what was read last: the broker is asked whether it still holds that (KIP-320)."""
 
 
 class Consumer:
@@ -173,6 +175,7 @@ class Consumer:
             return
         toppar.fetching = True
         version, offset, most = toppar.version, toppar.fetch_offset, self.world.draws_fetch(FETCH_MOST)
+        epoch = toppar.leader_epoch
 
         def apply(reply: Any) -> None:
             log = self.world.broker.log(toppar.topic, toppar.number)
@@ -184,7 +187,7 @@ class Consumer:
                 reply((KafkaError.UNKNOWN_TOPIC_OR_PART, [], offset, 0))
                 return
             start = log.start if offset == OFFSET_BEGINNING else log.stable_end if offset == OFFSET_END else offset
-            if start < log.start or start > log.end:
+            if start < log.start or start > log.end or log.has_lost(start, epoch):
                 reply((KafkaError.OFFSET_OUT_OF_RANGE, [], log.start, 0))
             elif start < log.stable_end or (self._eof and toppar.eof_at != start):
                 reply((None, *log.fetch(start, most), log.stable_end))
@@ -224,6 +227,7 @@ class Consumer:
             self._queue.append((toppar, toppar.version, message, record.offset + 1))
         toppar.queued += len(records)
         toppar.fetch_offset, toppar.end = next_offset, end
+        toppar.leader_epoch = records[-1].leader_epoch if records else toppar.leader_epoch
         if not records or records[-1].offset + 1 < next_offset:  # control records are passed without a message
             self._queue.append((toppar, toppar.version, None, next_offset))
         if self._eof and next_offset == end and toppar.eof_at != end:
@@ -253,7 +257,7 @@ class Consumer:
         if any(self._toppar(place).assigned for place in places):
             raise failure(KafkaError._CONFLICT, "partition is already assigned")
         for place in places:
-            self._start(self._toppar(place), place.offset)
+            self._start(self._toppar(place), place.offset, place.leader_epoch)
 
     def incremental_unassign(self, places: list[TopicPartition]) -> None:
         self._check()
@@ -267,7 +271,7 @@ class Consumer:
     def assign(self, places: list[TopicPartition]) -> None:
         self.unassign()
         for place in places:
-            self._start(self._toppar(place), place.offset)
+            self._start(self._toppar(place), place.offset, place.leader_epoch)
 
     def unassign(self) -> None:
         self._check()
@@ -277,8 +281,9 @@ class Consumer:
             if toppar.assigned:
                 self._stop(toppar)
 
-    def _start(self, toppar: Toppar, offset: int) -> None:
+    def _start(self, toppar: Toppar, offset: int, leader_epoch: int | None) -> None:
         self._outdate(toppar)
+        toppar.leader_epoch = leader_epoch
         toppar.assigned, toppar.position = True, OFFSET_INVALID
         toppar.fetch_offset = toppar.next_offset = offset
         toppar.eof_at = toppar.end = OFFSET_INVALID

@@ -73,6 +73,10 @@ class Content:
         if counts.bad:
             self.bad[partition].add(record.offset)
 
+    def truncate(self, partition: int, end: int) -> None:
+        del self.below[partition][end + 1 :]
+        self.bad[partition] = {offset for offset in self.bad[partition] if offset < end}
+
     def _row(self) -> tuple[list[int], list[float]]:
         indices = sorted(self._rng.sample(range(COLUMNS), self._rng.randint(1, 4)))
         return indices, [float(self._rng.randint(1, 9)) for _ in indices]

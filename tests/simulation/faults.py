@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from tests.simulation.judge import DEAD, GROUP, INPUT, OUTPUT
+from tests.simulation.judge import DEAD, GROUP, INPUT, MERGED, OUTPUT
 from tests.simulation.scenario import Fault
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def broker_frozen(run: Run, fault: Fault) -> None:
 
 def no_leader(run: Run, fault: Fault) -> None:
     """One topic has no leader: nothing of it is read or written, and its offsets are not known."""
-    now, topic = run.scheduler.now, (INPUT, DEAD, OUTPUT)[int(fault.at_s * 10) % 3]
+    now, topic = run.scheduler.now, (INPUT, DEAD, OUTPUT, MERGED)[int(fault.at_s * 10) % 4]
     until = run.world.broker.leaderless_until.get(topic, 0.0)
     if now > until + 2 * LEADERLESS_MOST_S or not until:
         run.world.broker.leaderless_until[topic] = now + min(fault.seconds, LEADERLESS_MOST_S)
@@ -103,6 +103,19 @@ def restored_backup(run: Run, fault: Fault) -> None:
     run.restore_backup(fault)
 
 
+def truncated_log(run: Run, fault: Fault) -> None:
+    """All workers crash, and a partition loses its last records; others take their offsets.
+
+    A state that holds what was lost is refused with exit code 3, until a person resets it.
+    """
+    run.truncate(fault.target)
+
+
+def recreated_topic(run: Run, _: Fault) -> None:
+    """The input topic is deleted and created again: its states are refused with exit code 3."""
+    run.recreate()
+
+
 def merger_crash(run: Run, _: Fault) -> None:
     if run.merging is not None:
         run.merging.crash()
@@ -167,6 +180,8 @@ OF_THE_WORLD: dict[str, Callable[[Run, Fault], None]] = {
     "store read-only": store_read_only,
     "damaged object": damaged_object,
     "restored backup": restored_backup,
+    "truncated log": truncated_log,
+    "recreated topic": recreated_topic,
     "merger crash": merger_crash,
     "merger pause": merger_pause,
 }

@@ -6,7 +6,7 @@ hold for any structure of the worker.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -38,6 +38,8 @@ class Judge:
         self.rows_of: dict[tuple[int, tuple[int, int]], int] = {}
         """By partition and id of a published snapshot: its rows."""
         self.on_merge: Callable[[LogRecord, str], None] = lambda *_: None
+        self.refused: set[int] = set()
+        """Partitions whose states do not fit the log any more. What they may hold is what it was before."""
         self._written: list[set[bytes]] = [set() for _ in range(scenario.partitions)]
         self._world = world
         self._scenario = scenario
@@ -75,6 +77,11 @@ class Judge:
         for partition, length in enumerate(lengths):
             del self.chains[partition][length:]
             self._restored_at[partition] = len(self.published[partition])
+
+    def refuse(self, partitions: Iterable[int]) -> None:
+        """From now on the states of these partitions do not fit the log: none may hold anything of it."""
+        self.refused |= set(partitions)
+        self._explained[3] = float("inf")
 
     def newest(self, partition: int) -> Any:
         return self.chains[partition][-1] if self.chains[partition] else None
@@ -234,7 +241,7 @@ class Judge:
         if code != 0 and self._world.scheduler.now > self._explained.get(code, 0.0):
             self.fail(f"exit {code}", f"{who} ends with exit code {code}: {words}")
         for partition, end in enumerate(ends or ()) if code == 0 else ():
-            if self._content.below[partition][end] == Counts():
+            if partition in self.refused or self._content.below[partition][end] == Counts():
                 continue
             missing = self.missing(partition, end)
             if missing:
@@ -272,7 +279,7 @@ class Judge:
         """
         self.rows_published()
         for partition, chain in enumerate(self.chains):
-            if not chain:
+            if not chain or partition in self.refused:
                 continue
             manifest, objects = chain[-1], self._world.objects.data
             sketch = None if manifest.sketch is None else objects[manifest.sketch.key]

@@ -28,7 +28,7 @@ SETTINGS = (
     f"snapshot.trusted_stores={SimulatedStore.url}",
     f"merge.topic={MERGED}",
     f"merge.every_s={EVERY_S}",
-    "merge.republish_s=20",
+    "merge.republish_s=600",
 )
 
 

@@ -190,7 +190,7 @@ MUTATIONS: dict[str, Mutation] = {
         "        published = True",
     ),
     "a pause that survives an assignment": _one(
-        "kafka/assignment.py", "        if read := starts.keys() - unread:", "        if read := set():"
+        "kafka/assignment.py", "        if others := starts.keys() - unread:", "        if others := set():"
     ),
     "what is still held is assigned again": _one(
         "kafka/assignment.py", "        self._lose_unreported(partitions)\n", ""

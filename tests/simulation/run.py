@@ -23,6 +23,7 @@ CALM_S = 150.0
 """After the last fault everything must be done within this time."""
 
 STOP_S = 60.0
+REFUSED_S = 20.0
 
 
 @dataclass
@@ -106,6 +107,10 @@ class Run:
             self.scheduler.call_later(fault.at_s, lambda f=fault: self._fault(f))
         self.scheduler.run_until(began + self.scenario.faults_until_s)
         self._make_calm()
+        if self.judge.refused:  # until a person resets it, nothing more happens
+            self.scheduler.run_until(self.scheduler.now + REFUSED_S)
+            self._stop_all()
+            return
         deadline = self.scheduler.now + CALM_S
         while not self._is_settled():
             self.scheduler.run_until(self.scheduler.now + 0.5)
@@ -155,7 +160,8 @@ class Run:
             value, counts = self.content.made(kind)
             record = log.append(self.scheduler.now, value, control=kind == "c")
             record.aborted = kind == "a"
-            self.content.add(partition, record, counts)
+            if partition not in self.judge.refused:
+                self.content.add(partition, record, counts)
         log.changed()
 
     def remove_old_records(self) -> None:
@@ -173,6 +179,52 @@ class Run:
         self.judge.add_partition()
         self._produce(len(topic.logs) - 1, "rmbr")
         self.world.group(GROUP).rebalance()
+
+    # Logs that are not what was read
+
+    def truncate(self, number: int) -> None:
+        """Only where every record is of one log: not after another loss, nor before the first state."""
+        logs = self.world.broker.topics[INPUT].logs
+        partition = number % len(logs)
+        log, newest = logs[partition], self.judge.newest(partition)
+        if self.judge.refused or self._restoring or newest is None or log.end <= max(log.start, 1):
+            return
+        end = max(log.start, log.end - 2)
+        self._crash_all()
+
+        def lose() -> None:
+            newest = self.judge.newest(partition)
+            if newest.next_offset > end and newest.leader_epoch is not None:  # else it has read nothing yet
+                self.judge.refuse([partition])
+            self.world.history.note("director", f"{INPUT}/{partition} loses what comes after {end}")
+            log.truncate(end)
+            if partition not in self.judge.refused:
+                self.content.truncate(partition, end)
+            self._produce(partition, "rrm")
+            self._start_again()
+
+        self.scheduler.call_later(faults.DRAIN_S, lose)
+
+    def recreate(self) -> None:
+        """Only where every partition has a state: one without may begin with the new topic."""
+        if self.judge.refused or self._restoring or not all(self.judge.chains):
+            return
+        self.judge.refuse(self._partitions)
+        topic = self.world.broker.create(INPUT, len(self.judge.chains))
+        for partition, log in enumerate(topic.logs):
+            self.world.group(GROUP).offsets.pop((INPUT, partition), None)
+            for _ in range(1 + 2 * partition):
+                log.append(self.scheduler.now, self.content.made("m")[0])
+
+    def _crash_all(self) -> None:
+        self._restoring = True
+        for worker in self._workers.values():
+            self.scheduler.crash(worker.process)
+
+    def _start_again(self) -> None:
+        self._restoring = False
+        for number in list(self._workers):
+            self.start(number)
 
     @property
     def _partitions(self) -> range:
@@ -210,7 +262,8 @@ class Run:
         if done:
             self._done.add(number)
         elif not self._stopping:
-            self.scheduler.call_later(faults.RESTART_S, lambda: self.start(number))
+            delay_s = REFUSED_S / 2 if self.judge.refused else faults.RESTART_S
+            self.scheduler.call_later(delay_s, lambda: self.start(number))
 
     # Faults
 
@@ -260,6 +313,8 @@ class Run:
 
     def restore_backup(self, fault: Fault) -> None:
         """Not where the log has lost what the backup needs, nor if partitions or another backup came between."""
+        if self.judge.refused or fault not in self._backups:
+            return
         incarnation, objects, lengths = self._backups[fault]
         logs = self.world.broker.topics[INPUT].logs
         starts = [chain[:length] for chain, length in zip(self.judge.chains, lengths, strict=False)]
@@ -268,20 +323,16 @@ class Run:
             return
         if any(log.start > at for log, at in zip(logs, begins, strict=True)):
             return
-        self._restoring = True
-        for worker in self._workers.values():
-            self.scheduler.crash(worker.process)
+        self._crash_all()
         self.scheduler.call_later(faults.DRAIN_S, lambda: self._restore(objects, lengths))
 
     def _restore(self, objects: dict[str, bytes], lengths: list[int]) -> None:
-        self._restoring = False
         self.world.objects.restore(objects)
         self.judge.restored(lengths)
         for partition, length in enumerate(lengths):
             if not length:  # a group that has committed without a checkpoint is refused: a person resets it
                 self.world.group(GROUP).offsets.pop((INPUT, partition), None)
-        for number in list(self._workers):
-            self.start(number)
+        self._start_again()
 
     # The end
 

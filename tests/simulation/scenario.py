@@ -14,6 +14,7 @@ FAULTS = (
     "cut off store", "store down", "store flaky", "store slow", "coordinator loads", "slow network", "expel",
     "clock jump", "rebalance", "log retention", "log retention", "add partition", "no leader", "no leader",
     "no answers", "merger crash", "merger pause", "store full", "store read-only", "damaged object", "restored backup",
+    "truncated log", "recreated topic",
 )  # fmt: skip
 """Drawn with these weights."""
 
