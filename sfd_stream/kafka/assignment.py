@@ -78,6 +78,8 @@ class Assignment:
         self.consumer = consumer
         self.positions: dict[int, int] = {}
         """Read: where the next record is expected."""
+        self.leader_epochs: dict[int, int | None] = {}
+        """Read: the leader epoch of the last record, by which the client notices a truncated log."""
         self.held: set[int] = set()
         """Without a position yet."""
         self.paused: set[int] = set()
@@ -139,7 +141,7 @@ class Assignment:
     def begin(self, partition: int, start: Start) -> None:
         """Starts to read a partition that was held."""
         self.held.remove(partition)
-        self.positions[partition] = start.offset
+        self.positions[partition], self.leader_epochs[partition] = start
         self._assign({partition: start})
 
     def pause(self, partitions: Collection[int]) -> None:
@@ -213,6 +215,7 @@ class Assignment:
         self._on_given()
         self.held |= starts.keys() - begun.keys()
         self.positions.update({p: start.offset for p, start in begun.items()})
+        self.leader_epochs.update({p: start.leader_epoch for p, start in begun.items()})
         self._torn |= self._left_in_this_poll & begun.keys()
         self._assign(begun)  # even with nothing: a callback that assigns nothing gets everything, at default offsets
 
@@ -225,13 +228,14 @@ class Assignment:
             starts = dict(begun)
             self.consumer.incremental_assign([self._start(p, start) for p, start in starts.items()])
         else:
-            starts = {p: Start(offset) for p, offset in self.positions.items()} | dict(begun)
+            read = {p: Start(offset, self.leader_epochs[p]) for p, offset in self.positions.items()}
+            starts = read | dict(begun)
             self.consumer.assign([self._start(p, start) for p, start in starts.items()])
         unread = starts.keys() & (self.paused | self._torn)
         if unread:
             self.consumer.pause(self.where(unread))
-        if read := starts.keys() - unread:
-            self.consumer.resume(self.where(read))
+        if others := starts.keys() - unread:
+            self.consumer.resume(self.where(others))
 
     def _leave(self, partitions: set[int], tell: Callable[[Collection[int]], None]) -> None:
         told = partitions & self.all
@@ -254,6 +258,7 @@ class Assignment:
         self.paused -= gone
         for partition in gone:
             self.positions.pop(partition, None)
+            self.leader_epochs.pop(partition, None)
             self._on_gone(partition)
 
     # As the client names them

@@ -124,6 +124,7 @@ class Source(Questions):
         positions = self._assignment.positions
         assert batch.first_offset >= positions[batch.partition], "a partition's records went back"
         positions[batch.partition] = batch.next_offset
+        self._assignment.leader_epochs[batch.partition] = batch.leader_epoch
         return batch
 
     def _forget(self, partition: int) -> None:

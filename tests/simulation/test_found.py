@@ -22,3 +22,20 @@ def test_a_broker_that_goes_down_while_a_worker_starts_is_waited_for(at_s: float
     outage = Fault(at_s, "broker down", 0, 25.0)
     scenario = Scenario(seed=1, partitions=1, workers=1, faults=(outage,), batches=(Batch(-1.0, 0, "rr"),))
     assert simulate(scenario).violation is None
+
+
+@pytest.mark.parametrize("protocol", ["eager", "cooperative", "kip-848"])
+def test_a_truncated_log_is_noticed_after_another_partition_was_assigned(protocol: str) -> None:
+    """An eager assignment names all partitions again: without the leader epochs the client could not check (seed 17)."""
+    scenario = Scenario(
+        seed=17,
+        partitions=2,
+        workers=1,
+        protocol=protocol,  # type: ignore[arg-type]
+        batches=(Batch(0.5, 0, "rrr"),),
+        faults=(Fault(24.2, "truncated log"),),
+        silent_losses=0.0,
+    )
+    found = simulate(scenario)
+    assert found.violation is None
+    assert any("exits 3" in words for _, _, words in found.history)
