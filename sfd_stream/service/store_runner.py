@@ -40,6 +40,11 @@ class Store(Protocol):
     def delete(self, key: str) -> None: ...
 
 
+ANSWERS_AGAIN = 2
+"""A store is available again after this many answers in a row. One is not enough: a full or read-only one answers the
+read between two attempts to write, and would be asked again and again without a pause or an end."""
+
+
 @dataclass(frozen=True)
 class Patience:
     """How waiting goes: from `first_s` doubling to `longest_s`, each times `jitter()` in [0.5, 1].
@@ -78,7 +83,7 @@ def run(
     revoked partition), let `patience.pause` raise: what was sent may still happen, and does no harm.
     """
     away_since: float | None = None
-    failures = 0
+    failures = answers = 0
     answer: Any = None
     while True:
         try:
@@ -98,10 +103,12 @@ def run(
                 raise
             patience.failed(error)
             patience.wait(failures)
-            failures += 1
+            failures, answers = failures + 1, 0
             answer = Answer.UNKNOWN
         else:
-            away_since, failures = None, 0
+            answers += 1
+            if answers >= ANSWERS_AGAIN:
+                away_since, failures = None, 0
 
 
 def _ask(question: Question, ask: Callable[[Question], Any], patience: Patience) -> Any:

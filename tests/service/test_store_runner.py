@@ -107,11 +107,20 @@ def test_waits_double_up_to_a_limit_and_end() -> None:
     assert 10.0 <= clock.now_s < 16.0
 
 
-def test_patience_begins_anew_with_every_answer() -> None:
+def test_patience_begins_again_when_the_store_answers_twice() -> None:
     store, clock = FakeStore(), Clock()
-    store.before = {call: AWAY for call in range(1, 13) if call % 6}
+    store.before = {call: AWAY for call in range(1, 13) if call % 7 not in (6, 0)}
     assert run(create(PREFIX, genesis()), store, clock.patience()) == Created(genesis())
     assert clock.pauses == [0.1, 0.2, 0.4, 0.8, 1.6] * 2
+
+
+def test_a_full_store_that_still_answers_reads_is_not_asked_without_end() -> None:
+    """Between two attempts to create a manifest its slot is read, which succeeds."""
+    store, clock = FakeStore(before=dict.fromkeys(range(1, 999, 2), AWAY)), Clock()
+    with pytest.raises(StoreUnavailableError):
+        run(create(PREFIX, genesis()), store, clock.patience())
+    assert clock.pauses[:4] == [0.1, 0.2, 0.4, 0.8]
+    assert 10.0 <= clock.now_s < 16.0
 
 
 def test_what_will_not_pass_by_waiting_is_not_waited_for() -> None:
