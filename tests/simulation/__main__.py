@@ -13,6 +13,7 @@ import argparse
 import sys
 import time
 from collections import Counter
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.simulation.aims import AIMS
@@ -20,6 +21,8 @@ from tests.simulation.mutations import MUTATIONS, until_caught
 from tests.simulation.run import ROOT, Result, simulate
 from tests.simulation.scenario import Scenario, draw
 from tests.simulation.shrink import shrink
+
+PROGRESS_S = 60.0
 
 PHASES = {
     "start": ("starting",),
@@ -54,34 +57,75 @@ def main(arguments: list[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     if given.mutations:
         return _mutations(given.source, given.seed, given.seeds, given.mutation)
+    return _seeds(given)
+
+
+@dataclass
+class Tally:
+    """What was run so far."""
+
+    began_s: float = field(default_factory=time.monotonic)
+    seeds: int = 0
+    steps: int = 0
+    simulated_s: float = 0.0
+    coverage: Counter[tuple[str, str]] = field(default_factory=Counter)
+    laws: Counter[str] = field(default_factory=Counter)
+
+    def add(self, result: Result) -> None:
+        self.seeds, self.steps = self.seeds + 1, self.steps + result.steps
+        self.simulated_s += result.seconds
+        self.coverage.update({(kind, phase_of(point)): times for (kind, point), times in result.coverage.items()})
+        if result.violation is not None:
+            self.laws[result.violation.law] += 1
+
+    @property
+    def seconds(self) -> float:
+        return max(time.monotonic() - self.began_s, 1e-9)
+
+    def print_line(self) -> None:
+        rate, steps = self.seeds / self.seconds, self.steps / max(self.seeds, 1)
+        print(
+            f"{self.seeds:,} seeds in {self.seconds:.0f} s: {rate:.1f} seeds/s, {steps:,.0f} steps a seed,"
+            f" {self.simulated_s / 3600:.1f} simulated hours, {sum(self.laws.values())} violations",
+            flush=True,
+        )
+
+    def print_all(self) -> None:
+        self.print_line()
+        _print_coverage(self.coverage)
+        failed = f"{sum(self.laws.values())} seeds failed: {dict(self.laws.most_common())}"
+        print("no violation" if not self.laws else failed, flush=True)
+
+
+def _seeds(given: argparse.Namespace) -> int:
     edits = MUTATIONS[given.mutation].edits if given.mutation else ()
-    began, steps, coverage, failures = time.monotonic(), 0, Counter[tuple[str, str]](), list[Result]()
-    count = 0
+    tally, told_s = Tally(), 0.0
     for seed in range(given.seed, given.seed + given.seeds):
-        if given.minutes is not None and time.monotonic() - began > given.minutes * 60:
+        if given.minutes is not None and tally.seconds > given.minutes * 60:
             break
         scenario = AIMS[given.aim](draw(seed)) if given.aim else draw(seed)
         result = simulate(scenario, given.source, edits)
-        count, steps = count + 1, steps + result.steps
-        coverage.update({(kind, phase_of(point)): times for (kind, point), times in result.coverage.items()})
+        tally.add(result)
         if given.history:
             _print_history(scenario, result)
         if result.violation is not None:
-            failures.append(result)
-            print(f"seed {seed}: {result.violation}", flush=True)
-            extra = f" --mutation {given.mutation!r}" if given.mutation else ""
-            extra += f" --aim {given.aim}" if given.aim else ""
-            print(f"  repeat: python -m tests.simulation --seed {seed} --shrink{extra}", flush=True)
+            print(f"seed {seed}: {result.violation}\n  repeat: {_command(seed, given)} --shrink", flush=True)
             if given.shrink:
                 shorter, short = shrink(scenario, result, lambda s: simulate(s, given.source, edits))
+                print(f"the shortest history that was found; {_command(seed, given)} --history prints the whole one")
                 _print_history(shorter, short)
                 break
-    seconds = time.monotonic() - began
-    print(f"{count} seeds in {seconds:.1f} s: {count / seconds:.1f} seeds/s, {steps / max(count, 1):.0f} steps a seed")
-    _print_coverage(coverage)
-    laws = Counter(result.violation.law for result in failures if result.violation is not None)
-    print("no violation" if not failures else f"{len(failures)} seeds failed: {dict(laws.most_common())}")
-    return 1 if failures else 0
+        if tally.seconds - told_s >= PROGRESS_S:
+            told_s = tally.seconds
+            tally.print_line()
+    tally.print_all()
+    return 1 if tally.laws else 0
+
+
+def _command(seed: int, given: argparse.Namespace) -> str:
+    mutation = f" --mutation {given.mutation!r}" if given.mutation else ""
+    aim = f" --aim {given.aim}" if given.aim else ""
+    return f"python -m tests.simulation --seed {seed}{aim}{mutation}"
 
 
 def _print_history(scenario: Scenario, result: Result) -> None:

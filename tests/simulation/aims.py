@@ -93,7 +93,7 @@ def commits(scenario: Scenario) -> Scenario:
         for where in rng.choices(points, k=8)
     ]
     batches = tuple(Batch(-1.0 if until_end else float(at), at % 2, "rrrm") for at in range(20))
-    made = replace(_busy(scenario, rng, faults), until_end=until_end, batches=batches, reader=False)
+    made = replace(_busy(scenario, rng, faults), until_end=until_end, batches=batches, reader=False, merge=False)
     return replace(
         made, silent_losses=0.0, delivery=rng.choice(("none", "idempotent")), batch_records=rng.choice((1, 5))
     )
@@ -123,6 +123,12 @@ def backups(scenario: Scenario) -> Scenario:
     return replace(_busy(scenario, rng, faults), delivery=delivery, reader=True)
 
 
+def mixed(scenario: Scenario) -> Scenario:
+    """Half of the seeds as they are, the others with one of the aims each."""
+    aims = [aim for name, aim in AIMS.items() if name != "mixed"]
+    return scenario if scenario.seed % 2 == 0 else aims[scenario.seed // 2 % len(aims)](scenario)
+
+
 AIMS: dict[str, Callable[[Scenario], Scenario]] = {
     "zombies": zombies,
     "stalls": stalls,
@@ -131,4 +137,5 @@ AIMS: dict[str, Callable[[Scenario], Scenario]] = {
     "commits": commits,
     "starts": starts,
     "backups": backups,
+    "mixed": mixed,
 }

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+
 from tests.simulation.judge import INPUT, OUTPUT, Judge
 from tests.simulation.scheduler import Process, Task, active
 from tests.simulation.world import World
 
-REQUESTS_MOST = 200
-"""Requests of one process that the broker has not answered."""
+THREADS_MOST = 40
+REQUESTS_MOST = 60
+"""Of one process, at any time: threads, and requests that the broker has not answered."""
+
+LOOK_S = 1.0
 
 
 class Duties:
@@ -21,6 +26,14 @@ class Duties:
         world.objects.on_begin = self._begin_write
         world.on_produce = self._produce
         world.on_rebalanced = self._rebalanced
+
+    def watch_bounds(self, processes: Callable[[], Iterable[Process]]) -> None:
+        """Checks once a second that what a process has open does not grow."""
+        for process in processes():
+            threads, requests = active().threads_of(process), self._world.network.open_requests(process)
+            if process.alive and (threads > THREADS_MOST or requests > REQUESTS_MOST):
+                self._judge.fail("bounded", f"{process.name} has {threads} threads and {requests} open requests")
+        active().call_later(LOOK_S, lambda: self.watch_bounds(processes))
 
     def reached(self, who: str, point: str) -> None:
         """A worker that goes on after a manifest has it in the chain: it was the newest one."""

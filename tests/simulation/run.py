@@ -10,7 +10,7 @@ from tests.simulation import faults, workers
 from tests.simulation.broker import Log
 from tests.simulation.content import Content
 from tests.simulation.duties import Duties
-from tests.simulation.judge import DEAD, GROUP, INPUT, OUTPUT, THREADS_MOST, Judge
+from tests.simulation.judge import DEAD, GROUP, INPUT, OUTPUT, Judge
 from tests.simulation.loader import Edit
 from tests.simulation.merging import Merging
 from tests.simulation.reading import Reader
@@ -101,21 +101,22 @@ class Run:
         began = self.scheduler.now
         self._create_topics()
         self._start_all()
+        self.duties.watch_bounds(lambda: [worker.process for worker in self._workers.values()])
         for fault in self.scenario.faults:
             if fault.kind == "restored backup":
                 self.scheduler.call_later(max(fault.at_s - fault.seconds, 0.0), lambda f=fault: self._take_backup(f))
             self.scheduler.call_later(fault.at_s, lambda f=fault: self._fault(f))
         self.scheduler.run_until(began + self.scenario.faults_until_s)
         self._make_calm()
+        deadline = self.scheduler.now + CALM_S
+        while not (self._is_settled() or self.judge.refused):
+            self.scheduler.run_until(self.scheduler.now + 0.5)
+            if self.scheduler.now > deadline:
+                self.judge.fail("progress", self._unsettled())
         if self.judge.refused:  # until a person resets it, nothing more happens
             self.scheduler.run_until(self.scheduler.now + REFUSED_S)
             self._stop_all()
             return
-        deadline = self.scheduler.now + CALM_S
-        while not self._is_settled():
-            self.scheduler.run_until(self.scheduler.now + 0.5)
-            if self.scheduler.now > deadline:
-                self.judge.fail("progress", self._unsettled())
         self._await_readers()
         self._stop_all()
         self.judge.final()
@@ -254,8 +255,6 @@ class Run:
         code, words = worker.exit
         name = worker.process.name
         self.world.history.note(name, f"exits {code} {words}")
-        if self.scheduler.threads_of(worker.process) > THREADS_MOST:
-            self.judge.fail("bounded", f"{name} has {self.scheduler.threads_of(worker.process)} threads")
         self.scheduler.crash(worker.process)
         done = self.scenario.until_end and code == 0 and not worker._stopping
         self.judge.exited(name, code, words, self._ends[name] if done else None)

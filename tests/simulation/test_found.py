@@ -26,7 +26,7 @@ def test_a_broker_that_goes_down_while_a_worker_starts_is_waited_for(at_s: float
 
 @pytest.mark.parametrize("protocol", ["eager", "cooperative", "kip-848"])
 def test_a_truncated_log_is_noticed_after_another_partition_was_assigned(protocol: str) -> None:
-    """An eager assignment names all partitions again: without the leader epochs the client could not check (seed 17)."""
+    """An eager assignment names all partitions again: it lost the leader epochs (seed 17)."""
     scenario = Scenario(
         seed=17,
         partitions=2,
