@@ -136,6 +136,14 @@ class Assignment:
         self._drop(lost)
         return lost
 
+    def lose_all(self) -> None:
+        """The client that has them is about to be replaced."""
+        lost = self.all
+        if lost:
+            with self._failures.kept():
+                self._listener.on_lost(sorted(lost))
+        self._drop(lost)
+
     # Reading and pausing
 
     def begin(self, partition: int, start: Start) -> None:
@@ -154,7 +162,9 @@ class Assignment:
 
     # The callbacks
 
-    def on_assign(self, _: Consumer, given: list[TopicPartition]) -> None:
+    def on_assign(self, client: Consumer, given: list[TopicPartition]) -> None:
+        if client is not self.consumer:  # it was replaced, and is closing
+            return
         if self.closing:
             self._decline()
             return
@@ -168,11 +178,13 @@ class Assignment:
         with self._failures.kept():
             self._take(starts if self._failures.first is None else {})
 
-    def on_revoke(self, _: Consumer, given: list[TopicPartition]) -> None:
-        self._leave({tp.partition for tp in given}, self._listener.on_revoke)
+    def on_revoke(self, client: Consumer, given: list[TopicPartition]) -> None:
+        if client is self.consumer:
+            self._leave({tp.partition for tp in given}, self._listener.on_revoke)
 
-    def on_lost(self, _: Consumer, given: list[TopicPartition]) -> None:
-        self._leave({tp.partition for tp in given}, self._listener.on_lost)
+    def on_lost(self, client: Consumer, given: list[TopicPartition]) -> None:
+        if client is self.consumer:
+            self._leave({tp.partition for tp in given}, self._listener.on_lost)
 
     def _lose_unreported(self, given: Collection[int]) -> None:
         """What is assigned while it is still held was lost in between (librdkafka's pull request 5604).

@@ -24,6 +24,10 @@ _PROBE_S = 1.0
 
 _PROBE_TIMEOUT_S = 5.0
 
+LOOK_S = 10.0
+RENEW_FIRST_S, RENEW_LAST_S = 60.0, 600.0
+"""A client outside its group is replaced after the first time, then after twice the last one, up to the last time."""
+
 
 class Presence:
     """The client is told of a loss and never of a return, so that a return is asked for, once in a while."""
@@ -98,3 +102,41 @@ class Presence:
             answer.set_result(self._cluster.topic_exists(_PROBE_TIMEOUT_S))
         except BaseException as error:  # noqa: BLE001 - `probe` raises it
             answer.set_exception(error)
+
+
+class Membership:
+    """How long a client has been outside its group, and when it is to be replaced.
+
+    librdkafka loses all its brokers for good when a metadata response lists none, as it does while the brokers of a
+    restarting cluster are fenced (its issue 5301, pull requests 5303 and 5606). Such a client never joins its group
+    again; a new one does.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._look_at = clock() + LOOK_S
+        self._outside_since: float | None = None
+        self._renew_at = 0.0
+        self._renew_after_s = RENEW_FIRST_S
+
+    @property
+    def outside_s(self) -> float | None:
+        """None for a member."""
+        return None if self._outside_since is None else self._clock() - self._outside_since
+
+    def is_overdue(self, is_inside: Callable[[], bool]) -> bool:
+        """Asks once in LOOK_S whether the client is inside its group; True when it is to be replaced now."""
+        now = self._clock()
+        if now < self._look_at:
+            return False
+        self._look_at = now + LOOK_S
+        if is_inside():
+            self._outside_since, self._renew_after_s = None, RENEW_FIRST_S
+            return False
+        if self._outside_since is None:
+            self._outside_since, self._renew_at = now, now + self._renew_after_s
+        if now < self._renew_at:
+            return False
+        self._renew_after_s = min(2 * self._renew_after_s, RENEW_LAST_S)
+        self._renew_at = now + self._renew_after_s
+        return True

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import OFFSET_INVALID, Consumer
+from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException
 
 from sfd_stream.kafka.cluster import Cluster, GroupOffsets
 from sfd_stream.kafka.commits import Committed
+from sfd_stream.kafka.faults import error_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -33,6 +34,7 @@ class Questions:
     _consumer: Consumer
     _group: GroupOffsets
     _properties: Mapping[str, Any]
+    topic: str
 
     # Of the cluster
 
@@ -109,6 +111,14 @@ class Questions:
         found = self._consumer.consumer_group_metadata()
         generation = found.removeprefix(_METADATA_MAGIC)[:4] if found.startswith(_METADATA_MAGIC) else b""
         return int.from_bytes(generation, "little", signed=True) > 0
+
+    def is_connected(self) -> bool:
+        """Whether the client has a connection to any broker. Does not wait: with one, the request times out at once."""
+        try:
+            self._consumer.list_topics(self.topic, timeout=0)
+        except KafkaException as exception:
+            return error_of(exception).code() != KafkaError._TRANSPORT
+        return True
 
     def member_id(self) -> str:
         return self._consumer.memberid()

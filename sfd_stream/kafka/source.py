@@ -25,7 +25,7 @@ from sfd_stream.kafka.assignment import Assignment, Failures, RebalanceListener
 from sfd_stream.kafka.cluster import Cluster, GroupOffsets
 from sfd_stream.kafka.commits import CommitResult, Commits
 from sfd_stream.kafka.faults import Fault, Hooks, error_of, fault_of, refuse_settings
-from sfd_stream.kafka.presence import Presence
+from sfd_stream.kafka.presence import Membership, Presence
 from sfd_stream.kafka.properties import admin_properties, assigns_incrementally, consumer_properties
 from sfd_stream.kafka.questions import Questions
 from sfd_stream.kafka.records import Backlog, PartitionBatch, Start, split
@@ -67,13 +67,12 @@ class Source(Questions):
         self._closed = False
         self._records_at_once = 100
         callbacks = {"error_cb": self._on_error, "on_commit": self._on_commit}
-        try:
-            self._consumer = Consumer({**self._properties, **hooks.as_properties(properties), **callbacks})
-        except KafkaException as exception:
-            refuse_settings(exception, self._properties)
+        self._client_properties = {**self._properties, **hooks.as_properties(properties), **callbacks}
+        self._consumer = self._new_client()
         self._cluster = Cluster(admin_properties(properties), topic, hooks)
         self._group = GroupOffsets(properties, topic, hooks)
         self._presence = Presence(self._cluster, topic, self._properties, clock, unknown_topic_s)
+        self._membership = Membership(clock)
         self._assignment = Assignment(
             self._consumer,
             topic,
@@ -98,6 +97,7 @@ class Source(Questions):
         later polls, which then ask the client for one record only, to keep the membership alive.
         """
         self._check()
+        self._renew_if_outside()
         self._assignment.before_poll()
         if self._backlog.partitions - self._assignment.paused:
             messages = self._consumer.consume(1, 0.0)
@@ -158,6 +158,40 @@ class Source(Questions):
         self._check()
         self._consumer.unsubscribe()
         self._assignment.subscribe()
+
+    @property
+    def outside_s(self) -> float | None:
+        """For how long the client has been outside its group although a broker answers; None for a member."""
+        return self._membership.outside_s
+
+    def _new_client(self) -> Consumer:
+        try:
+            return Consumer(self._client_properties)
+        except KafkaException as exception:
+            refuse_settings(exception, self._properties)
+
+    def _renew_if_outside(self) -> None:
+        """Replaces a client that stays outside its group. The old one closes in the background; it is not listened to.
+
+        Partitions that it still has are lost: it cannot reach the group any more.
+        """
+        if not self._membership.is_overdue(self._is_inside):
+            return
+        self._logger.warning(
+            "outside the consumer group for %.0f s, replacing the Kafka client (its last error: %s)",
+            self.outside_s,
+            self.away_words or "none",
+        )
+        self._assignment.lose_all()
+        threading.Thread(target=self._consumer.close, name="kafka-close", daemon=True).start()
+        self._consumer = self._assignment.consumer = self._new_client()
+        self._assignment.subscribe()
+
+    def _is_inside(self) -> bool:
+        """Also while no broker answers: the client is not to blame then."""
+        if self.away_s is not None:
+            return True
+        return self.is_connected() and (bool(self.assigned) or self.membership() is not None)
 
     # Commits
 

@@ -151,6 +151,7 @@ READ_OFF: Mapping[Metric, Callable[[Status, float], Values]] = {
     m.SNAPSHOT_BYTES: _each("snapshot_bytes"),
     m.SNAPSHOT_AGE: _each("snapshot_age_s"),
     m.BROKER_AWAY: _one(lambda status, _: status.broker_away_s),
+    m.OUTSIDE_GROUP: _one(lambda status, _: status.outside_group_s),
     m.MEMORY_RESERVED: _one(lambda status, _: status.memory_reserved_bytes),
     m.MEMORY_MAX: _one(lambda status, _: status.memory_max_bytes),
     m.KAFKA_RTT: lambda status, _: [((broker,), rtt) for broker, rtt in status.kafka.rtt_s.items()],

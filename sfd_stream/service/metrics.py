@@ -216,6 +216,10 @@ LOOP_IDLE = Metric("sfd_loop_idle_seconds", "gauge", "seconds", "Time since the 
 BROKER_AWAY = Metric(
     "sfd_broker_away_seconds", "gauge", "seconds", "For how long no broker has answered; 0 when one does."
 )
+OUTSIDE_GROUP = Metric(
+    "sfd_outside_group_seconds", "gauge", "seconds",
+    "For how long the worker has not been a member of its consumer group although a broker answers; 0 for a member.",
+)  # fmt: skip
 MEMORY = Metric("sfd_resident_memory_bytes", "gauge", "bytes", "Memory that the process holds.")
 MEMORY_RESERVED = Metric(
     "sfd_reserved_memory_bytes", "gauge", "bytes", "The most that the partitions in memory may need."

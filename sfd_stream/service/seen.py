@@ -13,6 +13,8 @@ from sfd_stream.state.partition import PartitionState
 
 PREVIEW_BYTES = 48
 FAR_BEHIND_S = 10.0
+OUTSIDE_AFTER_S = 30.0
+"""A join takes seconds; a worker outside its group for longer than this is reported as stuck."""
 """So many seconds of work ahead are called catching up."""
 
 
@@ -88,6 +90,7 @@ class Around(NamedTuple):
     sketch_idle: bool
     broker_away_s: float | None
     memory_reserved_bytes: int
+    outside_group_s: float | None = None
 
 
 def with_facts(base: PartitionStatus, facts: Facts) -> PartitionStatus:
@@ -136,6 +139,8 @@ def in_words(parts: Sequence[PartitionStatus], around: Around, pace: float, ever
         return "stopping: last checkpoints"
     if around.broker_away_s:
         return f"waiting for the broker: no answer for {around.broker_away_s:.0f} s"
+    if (around.outside_group_s or 0.0) >= OUTSIDE_AFTER_S:
+        return f"stuck: outside the consumer group for {around.outside_group_s:.0f} s"
     if not around.joined:
         return "joining the group"
     return _trouble(parts) or _late(parts, every_s) or _work(parts, pace)

@@ -80,6 +80,7 @@ class Showing:
             stopping=worker.stopping,
             sketch_idle=worker.sketching.idle,
             broker_away_s=worker.source.away_s,
+            outside_group_s=worker.source.outside_s,
             memory_reserved_bytes=_reserved(worker.plan, tenures),
         )
         read = worker.source.positions.keys()

@@ -127,6 +127,7 @@ class Status:
     memory_reserved_bytes: int
     memory_max_bytes: int
     broker_away_s: float = 0.0
+    outside_group_s: float = 0.0
     checkpoints: int = 0
     fences: int = 0
     partitions: tuple[PartitionStatus, ...] = ()

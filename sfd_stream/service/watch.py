@@ -244,6 +244,7 @@ class Watch:
             memory_reserved_bytes=around.memory_reserved_bytes,
             memory_max_bytes=self.identity.memory_max_bytes,
             broker_away_s=rounded(around.broker_away_s or 0.0),
+            outside_group_s=rounded(around.outside_group_s or 0.0),
             checkpoints=self._checkpoints,
             fences=self._fences,
             partitions=parts,

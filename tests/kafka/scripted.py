@@ -5,6 +5,7 @@ Each habit that it has was seen on the real client (test_client.py) or is named 
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -27,6 +28,10 @@ class ScriptedConsumer:
         self.requests: list[list[TopicPartition]] = []
         """Commits on their way."""
         self.committed_offsets: dict[int, tuple[int, str]] = {}
+        self.member_id = "member"
+        """Empty while it is outside its group."""
+        self.connected = True
+        self.closed = threading.Event()
 
     # What tests do
 
@@ -90,9 +95,20 @@ class ScriptedConsumer:
         assert asynchronous, "a commit that waits would hold up the loop"
         self.requests.append(offsets)
 
+    def memberid(self) -> str:
+        return self.member_id
+
+    def list_topics(self, _: str, timeout: float) -> None:
+        assert timeout == 0, "a question that waits would hold up the loop"
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT if self.connected else KafkaError._TRANSPORT))
+
+    def consumer_group_metadata(self) -> bytes:
+        return f"CGMDv2:{self.member_id}".encode()
+
     def unsubscribe(self) -> None: ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        self.closed.set()
 
 
 def _places(partitions: Any) -> list[TopicPartition]:

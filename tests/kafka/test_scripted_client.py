@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
@@ -23,9 +24,18 @@ class Played:
 
     def __init__(self, protocol: str = "cooperative") -> None:
         self.diary = Diary()
+        self.now_s = 0.0
         settings = {"bootstrap.servers": "b:1", "group.id": "g", **PROTOCOLS[protocol]}
-        self.source = Source(settings, TOPIC, self.diary)
-        self.client: Any = self.source._consumer
+        self.source = Source(settings, TOPIC, self.diary, clock=lambda: self.now_s)
+
+    @property
+    def client(self) -> Any:
+        return self.source._consumer
+
+    def poll_for(self, seconds: int) -> None:
+        for _ in range(seconds):
+            self.now_s += 1.0
+            self.poll()
 
     def poll(self, act: Any = lambda: None) -> dict[int, list[int]]:
         """The offsets that one poll gave, by partition."""
@@ -164,6 +174,90 @@ def test_an_error_of_a_partition_that_was_lost_in_the_same_poll_is_not_ours(
     if comes_back:
         with pytest.raises(RefusedStateError, match="is not in the log"):
             played.poll()
+
+
+# Clients that stay outside their group (librdkafka's issue 5301)
+
+
+def expelled(played: Played, sign: str = "no connection") -> Any:
+    """A client that lost its partitions, and never joins again."""
+    client = played.client
+    played.poll(lambda: client.assign_to_it(0, 1))
+    played.poll(lambda: client.lose_from_it(0, 1))
+    if sign == "no connection":
+        client.connected = False
+    else:
+        client.member_id = ""
+    return client
+
+
+@every_protocol
+@pytest.mark.parametrize("sign", ["no connection", "no member"])
+def test_a_client_that_stays_outside_its_group_is_replaced(play: Any, protocol: str, sign: str, caplog: Any) -> None:
+    played = play(protocol)
+    old = expelled(played, sign)
+    played.poll_for(69)
+    assert played.client is old
+    assert played.source.outside_s == 59.0
+    played.poll_for(1)
+    assert played.client is not old
+    assert "outside the consumer group for 60 s, replacing the Kafka client" in caplog.text
+    assert old.closed.wait(10)
+    played.diary.starts = {0: Start(5), 1: Start(6)}
+    assert played.poll(lambda: played.client.assign_to_it(0, 1)) == {0: [5, 6], 1: [6, 7]}
+    assert played.diary.events == [("assign", (0, 1)), ("lost", (0, 1)), ("assign", (0, 1))]
+    played.poll_for(10)
+    assert played.source.outside_s is None
+
+
+@every_protocol
+def test_partitions_of_a_client_that_is_replaced_are_lost_first(play: Any, protocol: str) -> None:
+    """KIP-848's client does not report its expulsion while it reaches no broker."""
+    played = play(protocol)
+    played.poll(lambda: played.client.assign_to_it(0, 1))
+    played.client.connected = False
+    played.poll_for(70)
+    assert played.diary.events == [("assign", (0, 1)), ("lost", (0, 1))]
+    assert played.source.assigned == frozenset()
+
+
+def test_a_replaced_client_that_still_reports_changes_nothing(play: Any) -> None:
+    played = play()
+    old = expelled(played)
+    played.poll_for(70)
+    played.poll(lambda: played.client.assign_to_it(0))
+    before = list(played.diary.events)
+    old.assign_to_it(1)
+    old.revoke_from_it(0)
+    old.lose_from_it(0)
+    assert played.diary.events == before
+    assert played.source.assigned == {0}
+
+
+def test_a_client_is_replaced_at_growing_intervals(play: Any) -> None:
+    played = play()
+    clients, replaced_s = [expelled(played)], []
+    for _ in range(2_200):
+        played.poll_for(1)
+        played.client.connected = False
+        if played.client is not clients[-1]:
+            clients.append(played.client)
+            replaced_s.append(played.now_s)
+    assert [later - earlier for earlier, later in itertools.pairwise(replaced_s)] == [120, 240, 480, 600, 600]
+
+
+@pytest.mark.parametrize("reason", ["a member without partitions", "no broker answers"])
+def test_a_client_that_is_not_to_blame_is_not_replaced(play: Any, reason: str) -> None:
+    played = play()
+    client = expelled(played, "no connection" if reason == "no broker answers" else "a member")
+    if reason == "no broker answers":
+        played.source._on_error(KafkaError(KafkaError._ALL_BROKERS_DOWN))
+        played.source._presence.probe = lambda: None
+    else:
+        client.member_id = "member"
+    played.poll_for(200)
+    assert played.client is client
+    assert played.source.outside_s is None
 
 
 # Commits that overtake each other

@@ -90,6 +90,7 @@ class FakeSource:
         self.fail_commits = 0
         self.rejoins = 0
         self.away_s: float | None = None
+        self.outside_s: float | None = None
         self.away_words = ""
         self.polls = 0
 

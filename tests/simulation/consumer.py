@@ -7,7 +7,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, OFFSET_INVALID, KafkaError, Message, TopicPartition
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    OFFSET_END,
+    OFFSET_INVALID,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicPartition,
+)
 
 from tests.simulation.clients import blocking, error, failed, failure, process, world
 from tests.simulation.groups import ILLEGAL, LOADING, OK, Group
@@ -109,6 +117,10 @@ class Consumer:
 
     def memberid(self) -> str:
         return self._membership.member_id or ""
+
+    def list_topics(self, topic: str, timeout: float) -> None:
+        """Asked without waiting: the real client says whether it is connected, and answers nothing."""
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
 
     def consumer_group_metadata(self) -> bytes:
         generation = self._membership.generation.to_bytes(4, "little", signed=True)
