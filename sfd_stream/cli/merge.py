@@ -105,7 +105,7 @@ def merger_of(some: "Some", give_up_s: float = GIVE_UP_S) -> tuple["Merger", "Me
     from sfd_stream.kafka.outage import Admin
     from sfd_stream.kafka.properties import admin_properties
     from sfd_stream.kafka.sink import Sink
-    from sfd_stream.service.beside import Beside
+    from sfd_stream.service.beside import Beside, Computing
     from sfd_stream.service.logs import get_logger
     from sfd_stream.service.merge_watch import MergeWatch
     from sfd_stream.service.merger import MergePlan, Merger
@@ -119,10 +119,11 @@ def merger_of(some: "Some", give_up_s: float = GIVE_UP_S) -> tuple["Merger", "Me
     hooks = client_hooks(some)
     sink = Sink(some.kafka, hooks=hooks)
     admin = Admin(admin_properties(some.kafka), hooks)
+    computing = Computing()
     watch = MergeWatch(str(group), topic, time.monotonic, time.time)
     merger = Merger(
         MergePlan(str(group), topic, settings.every_s, settings.republish_s, settings.ell, give_up_s),
-        [reader_of(some, name, settings.group) for name in topics],
+        [reader_of(some, name, settings.group, requesting=computing.requesting) for name in topics],
         reader_of(some, topic, str(group)),
         sink,
         Beside(1, "merge"),
@@ -131,6 +132,7 @@ def merger_of(some: "Some", give_up_s: float = GIVE_UP_S) -> tuple["Merger", "Me
         wall_clock=time.time,
         log=get_logger(),
         prepare=lambda: prepare_topic(admin, topic, merge_topic_config(some.kafka)),
+        computing=computing,
     )
     return merger, watch
 

@@ -52,7 +52,9 @@ def some_settings(
     return found
 
 
-def reader_of(some: "Some", topic: str | None, group: str | None, store_url: str | None = None) -> "SnapshotReader":
+def reader_of(
+    some: "Some", topic: str | None, group: str | None, store_url: str | None = None, **more: Any
+) -> "SnapshotReader":
     """A reader of `topic`, or of snapshot.topic, by the settings' brokers, and the stores that they name."""
     from sfd_stream.reader.reader import SnapshotReader
     from sfd_stream.service.quota import own_quota
@@ -79,6 +81,7 @@ def reader_of(some: "Some", topic: str | None, group: str | None, store_url: str
         max_snapshot_bytes=snapshot.read_max_bytes,
         max_total_bytes=None if memory_bytes is None else memory_bytes // 2,
         hooks=client_hooks(some),
+        **more,
         **properties,
     )
 

@@ -63,6 +63,8 @@ class SnapshotReader:
     `max_snapshot_bytes` is the largest snapshot that is decoded, `max_total_bytes` is what all of them together may
     take in memory (None: half of the machine's or container's).
 
+    `requesting` is entered around each request to a store, for a caller that waits for all but those at its exit.
+
     >>> from sfd_stream import SnapshotReader
     >>> reader = SnapshotReader("localhost:9092", "sketches")
     >>> reader.merged().rows
@@ -84,6 +86,7 @@ class SnapshotReader:
         wall_clock: Callable[[], float] = time.time,
         hooks: Hooks | None = None,
         oauth_cb: Callable[[str], tuple[Any, ...]] | None = None,
+        requesting: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
         **librdkafka: Any,
     ) -> None:
         if not isinstance(bootstrap, str):
@@ -109,6 +112,7 @@ class SnapshotReader:
         self._store_options = dict(store_options or {})
         self._trusted = {_plain(url): url for url in trusted_stores}
         self._wall_clock = wall_clock
+        self._requesting = requesting
         self._closed = False
 
     def __repr__(self) -> str:
@@ -349,7 +353,8 @@ class SnapshotReader:
             options = {} if url.startswith(_WITHOUT_OPTIONS) else self._store_options
             self._stores[url] = open_store(url, options)
         try:
-            blob = self._stores[url].get(reference.key, max_bytes=reference.size)
+            with self._requesting():
+                blob = self._stores[url].get(reference.key, max_bytes=reference.size)
         except ObjectMissingError:
             raise ObjectMissingError(
                 f"the snapshot {reference.id} refers to {url}/{reference.key}, which is not there; if the store has "

@@ -82,6 +82,20 @@ class Computing:
                 self._running -= 1
                 self._changed.notify_all()
 
+    @contextmanager
+    def requesting(self) -> Iterator[None]:
+        """Around a request inside a computation: it may hang, so `close` does not wait for it."""
+        with self._changed:
+            self._running -= 1
+            self._changed.notify_all()
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._running += 1
+                if self._closed:
+                    raise CancelledError("the worker has ended")
+
     def close(self) -> None:
         with self._changed:
             self._closed = True

@@ -67,6 +67,7 @@ class Merger:
         wall_clock: Callable[[], float],
         log: Any,
         prepare: Callable[[], None] = lambda: None,
+        computing: Computing | None = None,
     ) -> None:
         self.plan = plan
         self.log = log
@@ -85,7 +86,7 @@ class Merger:
         self._changed = True
         self._published_at = 0.0
         self._stopped = threading.Event()
-        self._computing = Computing()
+        self._computing = computing or Computing()
         self._prepare = prepare
 
     def run(self) -> None:
@@ -203,12 +204,12 @@ class Merger:
         return merged
 
     def _merge(self) -> MergedSketch:
-        parts = [snapshot for reader in self._inputs for snapshot in _held(reader)]
-        if not parts:
-            names = ", ".join(reader.topic for reader in self._inputs)
-            raise NoSnapshotError(f"there is nothing to merge: no snapshot in {names}")
-        limit = min(reader.max_total_bytes for reader in self._inputs)
-        with self._computing():
+        with self._computing():  # but for the requests that the readers make
+            parts = [snapshot for reader in self._inputs for snapshot in _held(reader)]
+            if not parts:
+                names = ", ".join(reader.topic for reader in self._inputs)
+                raise NoSnapshotError(f"there is nothing to merge: no snapshot in {names}")
+            limit = min(reader.max_total_bytes for reader in self._inputs)
             return merge(parts, self._wall_clock(), ell=self.plan.ell, max_bytes=limit)
 
     def _publish(self, message: Message) -> bool:

@@ -147,17 +147,49 @@ class Parts:
         return ["a snapshot"]
 
 
-def test_a_merge_is_finished_before_the_merger_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    slow, parts = Slow(lambda *_, **__: None), Parts()
-    monkeypatch.setattr(merger, "merge", slow)
+def end_merger(parts: Any, when: threading.Event, monkeypatch: pytest.MonkeyPatch, computing: Computing) -> None:
+    """Runs a merger of these parts, and stops it once `when` is set."""
     monkeypatch.setattr(merger, "SLICE_S", 0.01)
     watch = MergeWatch("g", "world", time.monotonic, time.time)
     plan = MergePlan("g", "world", every_s=0.01, republish_s=600.0)
     around: dict[str, Any] = {"clock": time.monotonic, "wall_clock": time.time, "log": structlog.get_logger()}
-    ending = Merger(plan, [parts], parts, None, Beside(1, "merge"), watch, **around)  # type: ignore[list-item,arg-type]
-    monkeypatch.setattr(watch, "alive", lambda: ending.stop() if slow.running.is_set() else None)
+    nobody: Any = None
+    ending = Merger(plan, [parts], parts, nobody, Beside(1, "merge"), watch, computing=computing, **around)
+    monkeypatch.setattr(watch, "alive", lambda: ending.stop() if when.is_set() else None)
     ending.run()
+
+
+def test_a_merge_is_finished_before_the_merger_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = Slow(lambda *_, **__: None)
+    monkeypatch.setattr(merger, "merge", slow)
+    end_merger(Parts(), slow.running, monkeypatch, Computing())
     assert slow.finished == 1
+
+
+def test_snapshots_that_are_being_decoded_are_finished_before_the_merger_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    slow, parts = Slow(lambda *_, **__: []), Parts()
+    monkeypatch.setattr(parts, "held", slow)
+    end_merger(parts, slow.running, monkeypatch, Computing())
+    assert slow.finished == 1
+
+
+def test_a_merger_does_not_wait_for_a_store_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, gate, parts, computing = threading.Event(), threading.Event(), Parts(), Computing()
+    decoded: list[str] = []
+
+    def held() -> list[str]:
+        with computing.requesting():
+            asked.set()
+            gate.wait(60)
+        decoded.append("after the end")
+        return decoded
+
+    monkeypatch.setattr(parts, "held", held)
+    end_merger(parts, asked, monkeypatch, computing)
+    gate.set()
+    with pytest.raises(BaseException, match="ended"), computing():
+        pytest.fail("it computes")
+    assert decoded == []
 
 
 SIGNALLED = """
