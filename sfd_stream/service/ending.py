@@ -6,11 +6,12 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, Future
 from typing import Any, Protocol
 
+from sfd_stream.errors import RefusedStateError
 from sfd_stream.kafka.commits import Committed
 from sfd_stream.service.delivery import Delivery
 from sfd_stream.service.rebalance import Tenures
 from sfd_stream.service.sketching import Sketching
-from sfd_stream.service.tenure import Log, Tenure
+from sfd_stream.service.tenure import Log, Plan, Tenure
 from sfd_stream.state.offset_metadata import is_published
 
 LOOK_EVERY_S = 0.2
@@ -36,6 +37,7 @@ class Positions(Protocol):
 class Hands(Protocol):
     """The part of a worker that is used."""
 
+    plan: Plan
     tenures: Tenures
     sketching: Sketching
     delivery: Delivery
@@ -62,7 +64,9 @@ class Ending:
         self._background = background
         self._asking: Future[dict[int, Committed | None]] | None = None
         self._next_look_s = 0.0
-        self._logged: set[int] = set()
+        self._done: set[int] = set()
+        """Partitions of other workers whose rows were found committed and published. That cannot be undone."""
+        self._unpublished_since: dict[int, float] = {}
         self._asked_from_s = clock()
 
     def reached(self) -> bool:
@@ -93,7 +97,7 @@ class Ending:
             self._hands.tenures.claim_what_fits()
 
     def _others_are_done(self) -> bool:
-        others = self.ends.keys() - {tenure.partition for tenure in self._hands.tenures.all()}
+        others = self.ends.keys() - self._done - {tenure.partition for tenure in self._hands.tenures.all()}
         if not others:
             return True
         if self._asking is None:
@@ -108,17 +112,34 @@ class Ending:
             found = asking.result()
         except TimeoutError:
             return False
-        return all(self._is_done(partition, found.get(partition)) for partition in others)
+        self._done |= {partition for partition in others if self._is_done(partition, found.get(partition))}
+        return others <= self._done
 
     def _is_done(self, partition: int, committed: Committed | None) -> bool:
-        """Whether another has committed its rows, and published them if they are to be published.
+        """Whether another worker has committed the rows of a partition, and published them if they are to be published.
 
-        A last checkpoint before a revoke has no snapshot: whoever is assigned the partition next publishes it.
+        A last checkpoint before a revoke has no snapshot: the next owner of the partition publishes it.
         """
         if committed is None or committed.offset < self.ends[partition]:
             return False
         published = not self._hands.delivery.shows or is_published(committed.metadata)
-        if not published and partition not in self._logged:
-            self._logged.add(partition)
-            self._hands.log.info("all rows committed, waiting for their snapshot", partition=partition)
+        if not published:
+            self._check_waiting(partition)
         return published
+
+    def _check_waiting(self, partition: int) -> None:
+        """Waits for the owner's next snapshot, and once more as long as for an outage; then refuses to wait longer."""
+        publishing = self._hands.delivery.publishing
+        every_s = publishing.every_s if publishing is not None else None
+        if partition not in self._unpublished_since:
+            self._unpublished_since[partition] = self._clock()
+            self._hands.log.info(
+                "all rows committed, waiting for their snapshot", partition=partition, snapshot_every_s=every_s
+            )
+        waited_s = self._clock() - self._unpublished_since[partition]
+        if waited_s > (every_s or 0.0) + self._hands.plan.give_up_s:
+            place = f"{self._hands.plan.topic}/{partition}"
+            raise RefusedStateError(
+                f"another worker has committed all rows of {place}, but has not published their snapshot in"
+                f" {waited_s:.0f} s; stop that worker or set its snapshot.every_s (here: {every_s}), and run this again"
+            )

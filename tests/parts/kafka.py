@@ -255,8 +255,12 @@ class LocalBroker(Broker):
         return path.read_text(errors="replace") if path.exists() else ""
 
     def restart(self) -> None:
-        """Starts it, after `kill` if it runs, on the same port and folder; waits for leaders."""
+        """Starts it, after `kill` if it runs, on the same port and folder; waits for leaders.
+
+        The clients are new: an old one may have lost its only broker for good (librdkafka's issue 5301).
+        """
         self.kill()
+        self._admin = self._producer = None
         java = self._home.java("kafka.Kafka", str(self._folder / "server.properties"), flags=self._flags)
         with (self._folder / "broker.log").open("ab") as log:
             self._process = subprocess.Popen(
