@@ -172,7 +172,7 @@ def _fill(
 
     from sfd_stream.cli.logins import hooks_for
     from sfd_stream.config.secrets import secret_values
-    from sfd_stream.kafka.outage import Admin
+    from sfd_stream.kafka.outage import CRITICAL, Admin, Outage
     from sfd_stream.kafka.properties import for_admin, for_producer
     from sfd_stream.service import logs
     from sfd_stream.service.filler import Filler
@@ -191,8 +191,10 @@ def _fill(
         "max.in.flight.requests.per.connection": 1,
         **for_producer(properties),
     }
+    outage = Outage(properties, login.logger)
+    tuned = {"log_level": CRITICAL, "error_cb": outage.note, **tuned}
     producer = Producer({**tuned, **hooks, "enable.idempotence": True})
-    filler = Filler(producer, topic, found, keys=keys, rate=rate, clock=time.monotonic)
+    filler = Filler(producer, topic, found, keys=keys, rate=rate, clock=time.monotonic, outage=outage)
     with _progress(topic, total) as progress:
         filler.fill(messages, progress)
     log.flush()

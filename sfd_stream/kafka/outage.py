@@ -24,7 +24,7 @@ SLICE_S = 3.0
 
 FIRST_S, EVERY_S = 2.0, 30.0
 
-_CRITICAL = 2
+CRITICAL = 2
 """The client would write a line for each attempt to connect; the warnings here have its reasons."""
 
 
@@ -81,7 +81,7 @@ class Admin(AdminClient):
         self.outage = Outage(properties, hooks.logger)
         try:
             given: dict[str, Any] = {**properties, **hooks.as_properties(properties), "error_cb": self.outage.note}
-            super().__init__({"log_level": _CRITICAL, **given})
+            super().__init__({"log_level": CRITICAL, **given})
         except KafkaException as exception:
             refuse_settings(exception, properties)
 

@@ -19,7 +19,11 @@ from sfd_stream.errors import BrokerRefusedError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from sfd_stream.kafka.outage import Outage
+
 _POLL_S: Final = 0.1
+_SILENT_S: Final = 4.0
+"""Messages without a delivery report for this long are reported as an outage of the broker."""
 
 Keys = Literal["round-robin", "hash"]
 
@@ -67,6 +71,7 @@ class Filler:
         keys: Keys = "round-robin",
         rate: float | None = None,
         clock: Callable[[], float],
+        outage: Outage | None = None,
     ) -> None:
         self.confirmed = {number: Counts() for number in range(partitions)}
         self._producer = producer
@@ -76,6 +81,8 @@ class Filler:
         self._rate = rate
         self._clock = clock
         self._failures: Counter[str] = Counter()
+        self._outage = outage
+        self._answered_at = clock()
 
     def fill(self, messages: Iterable[RowMessage], progress: Callable[[int], None]) -> None:
         """Send all, then wait for every report; `progress` hears how many rows were handed over."""
@@ -83,12 +90,11 @@ class Filler:
         for number, message in enumerate(messages):
             self._wait_until(started + rows / self._rate if self._rate else started)
             self._send(number, message)
-            self._producer.poll(0)
-            self._refuse_failures()
+            self._serve(0)
             rows += message.rows
             progress(rows)
-        while self._producer.flush(_POLL_S):
-            self._refuse_failures()
+        while len(self._producer):
+            self._serve(_POLL_S)
         self._refuse_failures()
 
     def summary(self) -> dict[str, Any]:
@@ -101,23 +107,35 @@ class Filler:
 
     def _wait_until(self, moment: float) -> None:
         while (left := moment - self._clock()) > 0:
-            self._producer.poll(min(left, _POLL_S))
+            self._serve(min(left, _POLL_S))
+
+    def _serve(self, wait_s: float) -> None:
+        """Takes in delivery reports, and warns while there are none."""
+        self._producer.poll(wait_s)
+        self._refuse_failures()
+        silent = len(self._producer) and self._clock() - self._answered_at >= _SILENT_S
+        if silent and self._outage is not None:
+            self._outage.unanswered(self._answered_at, "no delivery report")
 
     def _send(self, number: int, message: RowMessage) -> None:
         place = {"key": str(number).encode()} if self._keys == "hash" else {"partition": number % self._partitions}
         report = partial(self._reported, message.counts())
+        if not len(self._producer):
+            self._answered_at = self._clock()
         while True:
             try:
                 self._producer.produce(self._topic, message.value, on_delivery=report, **place)
             except BufferError:  # the queue is full: let some go first
-                self._producer.poll(_POLL_S)
-                self._refuse_failures()
+                self._serve(_POLL_S)
             except KafkaException as error:
                 raise BrokerRefusedError(f"message {number} can't be sent: {_reason(error.args[0])}") from error
             else:
                 return
 
     def _reported(self, counts: Counts, error: KafkaError | None, record: Message) -> None:
+        self._answered_at = self._clock()
+        if self._outage is not None and error is None:
+            self._outage.answered()
         if error is None and record.offset() is None:
             self._failures["confirmed without an offset, so it may not be in the log"] += 1
         elif error is None:
@@ -131,7 +149,7 @@ class Filler:
             sent = sum(counts.messages for counts in self.confirmed.values())
             raise BrokerRefusedError(
                 f"{times} messages to {self._topic} were not delivered: {reason}; {sent} were. The topic"
-                " holds a part only: mend the cause, then fill a new topic"
+                " holds a part only: fix the cause, then fill a new topic"
             )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from sfd_stream.cli import main
 from sfd_stream.errors import BrokerRefusedError
+from sfd_stream.kafka.outage import Outage
 from sfd_stream.service.filler import Filler, RowMessage
 from sfd_stream.sketch.synthetic import paper_synthetic
 
@@ -220,9 +222,12 @@ class FakeRecord:
 
 
 class FakeProducer:
-    """Delivers at each poll what is queued; refuses to queue beyond `room`, and fails the message `fails`."""
+    """Delivers at each poll what is queued, but nothing for the first `silent_s`; refuses to queue beyond `room`, and
+    fails the message `fails`.
+    """
 
-    def __init__(self, clock: Clock, room: int = 2, fails: int | None = None) -> None:
+    def __init__(self, clock: Clock, room: int = 2, fails: int | None = None, silent_s: float = 0.0) -> None:
+        self._silent_s = silent_s
         self.sent: list[tuple[float, int]] = []
         self._clock, self._room, self._fails = clock, room, fails
         self._queue: list[tuple[int, int, Callable[..., None]]] = []
@@ -237,15 +242,17 @@ class FakeProducer:
 
     def poll(self, timeout_s: float) -> None:
         self._clock.now += timeout_s
-        if timeout_s:
-            self.flush(timeout_s)
+        if timeout_s and self._clock() >= self._silent_s:
+            self._deliver()
 
-    def flush(self, _timeout_s: float) -> int:
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    def _deliver(self) -> None:
         for number, partition, report in self._queue:
             failed = KafkaError(KafkaError.MSG_SIZE_TOO_LARGE) if number == self._fails else None
             report(failed, FakeRecord(partition))
         self._queue.clear()
-        return 0
 
 
 class Clock:
@@ -278,6 +285,18 @@ def test_one_message_that_is_not_delivered_fails_the_whole_run() -> None:
     for number in range(10):
         with pytest.raises(BrokerRefusedError, match="were not delivered"):
             filled(fails=number)
+
+
+def test_a_broker_that_confirms_nothing_is_reported_once_in_a_while(caplog: pytest.LogCaptureFixture) -> None:
+    clock = Clock()
+    outage = Outage({"bootstrap.servers": "b:1"}, logging.getLogger("filler"), clock)
+    outage.note(KafkaError(KafkaError._RESOLVE, "no such host"))
+    filler = Filler(FakeProducer(clock, silent_s=70.0), "t", 3, clock=clock, outage=outage)
+    filler.fill([RowMessage(b"xx", 10, 4, 0.5)] * 10, lambda _rows: None)
+    assert [record.getMessage() for record in caplog.records] == [
+        f"broker unavailable, will retry: b:1 has not answered for {s} s (_RESOLVE: no such host)" for s in (4, 34, 64)
+    ]
+    assert filler.summary()["total"]["messages"] == 10
 
 
 def test_the_rate_is_in_rows_and_is_never_exceeded() -> None:
