@@ -55,12 +55,6 @@ class Package:
         self.errors = self.universe["errors"]
         logging.getLogger("sfd_stream").setLevel(logging.CRITICAL)
 
-    def status_of(self, worker: Any) -> Callable[[], None]:
-        """What collects the worker's status after each turn."""
-        beside = self.universe["service.beside"].Beside(1, "ends")
-        showing = self.universe["service.showing"].Showing(beside, primitives.monotonic)
-        return lambda: showing(worker)
-
     def _open_store(self, *_: Any, **__: Any) -> SimulatedStore:
         return SimulatedStore(world().objects, process(), self.errors)
 
@@ -154,14 +148,12 @@ class Worker:
     def _main(self) -> None:
         code, words = 0, ""
         try:
-            self._worker, source = self._package.wiring.worker_of(
+            self._worker, _ = self._package.wiring.worker_of(
                 self._settings, until_end=self._until_end, reach=self._reach
             )
-            if self._watched:
-                self._worker.on_turn = self._package.status_of(self._worker)
             if self._stopping:
                 self._worker.stop()
-            self._worker.run(source)
+            self._worker.run()
         except self._package.errors.SfdError as error:
             code, words = error.exit_code, f"{type(error).__name__}: {error}"
         except Exception as error:  # noqa: BLE001 - a traceback ends a process with 1

@@ -1,0 +1,177 @@
+"""Delivery brings the broker up to a partition's newest manifest: its snapshot published, its offset committed.
+
+    offsets only    nothing to publish; the offset is committed
+    idempotent      the snapshot is published and acknowledged, then the offset is committed
+    transactional   both in one transaction (transactional.py)
+
+What fails stays pending in the manifest: `deliver` is due again later, for this owner or the next.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from sfd_stream.kafka.commits import Committed
+from sfd_stream.kafka.sink import TOO_LARGE, Sink, Ticket
+from sfd_stream.kafka.source import Source
+from sfd_stream.service.watch import Watch
+from sfd_stream.worker.jobs import Background, Job, Wait, reached
+from sfd_stream.worker.partitions import Commit, OwnedPartition, Partitions
+from sfd_stream.worker.runtime import Log, Runtime
+from sfd_stream.worker.snapshots import SnapshotEncoder
+
+COMMIT_AGAIN_S = 1.0
+CONFIRM_EVERY_S, CONFIRM_TIMEOUT_S = 30.0, 5.0
+"""How often the committed offsets are compared with ours. The coordinator lets every member of a group commit every
+partition: one that lost a partition without notice may commit an older offset after us."""
+
+UNPUBLISHED = "unpublished"
+"""How the metadata of a committed offset ends whose state is not on the output topic yet: another worker with
+--until-end waits for it."""
+
+
+class Delivery(Protocol):
+    @property
+    def encoder(self) -> SnapshotEncoder | None:
+        """None where nothing is published."""
+        ...
+
+    def deliver(self, owned: OwnedPartition, snapshot: bytes | None = None, *, again: bool = False) -> Job[None]:
+        """`snapshot`: the bytes of the manifest's pending snapshot, where they are at hand. `again`: publish the newest
+        one once more, from the store.
+        """
+        ...
+
+    def serve(self) -> None:
+        """Once a turn: takes what the broker has answered."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class OffsetsOnly:
+    encoder: SnapshotEncoder | None = None
+
+    def __init__(self, runtime: Runtime, source: Source, partitions: Partitions, log: Log) -> None:
+        self._runtime = runtime
+        self._source = source
+        self._partitions = partitions
+        self._log = log
+        self._again_s: float | None = None
+        self._ours: dict[int, int] = {}
+        self._confirming = Background[dict[int, Committed | None]](runtime, CONFIRM_EVERY_S)
+
+    def deliver(self, owned: OwnedPartition, snapshot: bytes | None = None, *, again: bool = False) -> Job[None]:
+        del snapshot, again  # nothing is published
+        yield from self._commit(owned)
+
+    def _commit(self, owned: OwnedPartition) -> Job[None]:
+        wanted = Commit(owned.chain.newest.next_offset, self._metadata(owned))
+        if owned.commit is not None and owned.commit[:2] == wanted[:2]:
+            return
+        yield from reached(self._runtime, "before-commit")
+        self._send(owned, wanted)
+        yield from reached(self._runtime, "after-commit")
+
+    def _metadata(self, owned: OwnedPartition) -> str:
+        return "" if self.encoder is None or owned.chain.is_published else UNPUBLISHED
+
+    def _send(self, owned: OwnedPartition, commit: Commit) -> None:
+        owned.commit = commit
+        self._source.commit({owned.number: commit.offset}, commit.metadata)
+
+    def serve(self) -> None:
+        """A commit that failed is sent again, until it is acknowledged or overtaken by a newer one."""
+        now_s = self._runtime.clock()
+        for result in self._source.commit_results():
+            owned = self._partitions.get(result.partition)
+            if result.error is not None:
+                log = self._log.bind(partition=result.partition) if owned is None else owned.log
+                log.debug("commit failed", error=result.error)
+                self._again_s = now_s + COMMIT_AGAIN_S
+            elif owned is not None and owned.commit is not None and owned.commit.offset == result.offset:
+                owned.commit = owned.commit._replace(acknowledged=True)
+        if self._again_s is not None and self._again_s <= now_s:
+            self._again_s = None
+            for owned in self._partitions:
+                if owned.commit is not None and not owned.commit.acknowledged:
+                    self._send(owned, owned.commit)
+        self._confirm()
+
+    def _confirm(self) -> None:
+        """Asks what is committed; what is behind our own last commit is committed again."""
+        if self._confirming.is_due:
+            self._ours = dict(self._source.last_committed)
+            if self._ours:
+                self._confirming.ask(self._source.committed, tuple(self._ours), CONFIRM_TIMEOUT_S)
+        confirmed = self._confirming.take()
+        if confirmed is None or confirmed.cancelled() or confirmed.exception() is not None:
+            return  # asked again; the worker itself reports a broker that is unavailable
+        for partition, committed in confirmed.result().items():
+            owned = self._partitions.get(partition)
+            if owned is None or owned.commit is None or not owned.commit.acknowledged:
+                continue
+            if committed is not None and committed.offset < self._ours[partition]:
+                owned.log.info("committed offset went back, committing it again", committed=committed.offset)
+                self._send(owned, owned.commit._replace(acknowledged=False))
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class Idempotent(OffsetsOnly):
+    """A snapshot may be published twice, under the same id with the same bytes.
+
+    A zombie that slept between the owner check and its produce may put an older one on top: readers that have the newer
+    one drop it, and the next publication repairs it for all others.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        source: Source,
+        partitions: Partitions,
+        log: Log,
+        sink: Sink,
+        encoder: SnapshotEncoder,
+        watch: Watch,
+    ) -> None:
+        super().__init__(runtime, source, partitions, log)
+        self.encoder: SnapshotEncoder = encoder
+        self._sink = sink
+        self._watch = watch
+
+    def deliver(self, owned: OwnedPartition, snapshot: bytes | None = None, *, again: bool = False) -> Job[None]:
+        if again:
+            snapshot = yield from owned.chain.snapshot_bytes()
+        if snapshot is not None:
+            yield from self._publish(owned, snapshot)
+        yield from self._commit(owned)
+
+    def _publish(self, owned: OwnedPartition, snapshot: bytes) -> Job[None]:
+        """If it fails it stays pending."""
+        due = owned.chain.newest.due
+        assert due is not None
+        yield from owned.chain.check_owner()
+        began_s = self._runtime.clock()
+        message = self.encoder.message(snapshot, due)
+        yield from reached(self._runtime, "before-publish")
+        ticket = yield from self._acknowledged(*message)
+        yield from reached(self._runtime, "after-publish")
+        if ticket.delivered:
+            owned.chain.acknowledge(due)
+            self._watch.snapshot_published(owned.number, self._runtime.clock() - began_s, len(snapshot))
+            return
+        too_large = ticket.error == TOO_LARGE
+        self._watch.snapshot_failed("refused" if too_large else "unavailable")
+        reason = self.encoder.advice(len(message[1])) if too_large else ticket.error
+        owned.log.warning("snapshot publish failed, will retry", reason=reason)
+
+    def _acknowledged(self, *message: Any) -> Job[Ticket]:
+        """The broker's answer; polling the sink brings it."""
+        ticket = self._sink.publish(self.encoder.topic, *message)
+        while ticket is None or not ticket.done:
+            yield Wait("delivery report")
+            if ticket is None:  # the queue was full
+                ticket = self._sink.publish(self.encoder.topic, *message)
+        return ticket
