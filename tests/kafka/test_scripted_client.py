@@ -24,7 +24,8 @@ class Played:
     def __init__(self, protocol: str = "cooperative") -> None:
         self.diary = Diary()
         settings = {"bootstrap.servers": "b:1", "group.id": "g", **PROTOCOLS[protocol]}
-        self.source = Source(settings, TOPIC, self.diary)
+        self.source = Source(settings, TOPIC)
+        self.source.subscribe(self.diary)
         self.client: Any = self.source._consumer
 
     def poll(self, act: Any = lambda: None) -> dict[int, list[int]]:

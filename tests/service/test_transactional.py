@@ -8,8 +8,8 @@ import pytest
 
 from sfd_stream.kafka.cluster import GroupOffsets
 from sfd_stream.kafka.faults import Hooks
-from sfd_stream.service.courier import metadata_of, state_id_in
 from sfd_stream.state.manifest import StateId
+from sfd_stream.worker.transactional import metadata_of, state_id_in
 from tests.parts.kafka import Broker
 from tests.service.conftest import MakeRun
 from tests.service.runs import Rows, Run, assert_counts
@@ -71,7 +71,7 @@ def test_while_workers_come_and_go_each_state_is_seen_once(kafka: Broker, make_r
     for step in range(10):
         if step == 3:
             workers.append(run.begin())
-            workers[1].until(workers[1].worker.tenures.all, "its share")
+            workers[1].until(lambda: list(workers[1].worker.partitions), "its share")
         if step == 7:
             workers.pop(0).stop()
         for partition in range(2):
