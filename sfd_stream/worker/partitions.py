@@ -68,7 +68,7 @@ class Backlog:
     republished_at_s: float
     """When the last snapshot was begun or published again."""
     rows: int = 0
-    since_s: float | None = None
+    dirty_since_s: float | None = None
     """When the oldest record came that no checkpoint holds."""
     unpublished_rows: int = 0
     unpublished_since_s: float | None = None
@@ -79,16 +79,16 @@ class Backlog:
         self.columns, self.next_offset = decoded.columns, next_offset
         self.rows += decoded.block.rows
         self.unpublished_rows += decoded.block.rows
-        self.since_s = now_s if self.since_s is None else self.since_s
+        self.dirty_since_s = now_s if self.dirty_since_s is None else self.dirty_since_s
         self.unpublished_since_s = now_s if self.unpublished_since_s is None else self.unpublished_since_s
 
     def pass_over(self, next_offset: int, now_s: float) -> None:
         """Offsets without a record for us."""
         self.next_offset = next_offset
-        self.since_s = now_s if self.since_s is None else self.since_s
+        self.dirty_since_s = now_s if self.dirty_since_s is None else self.dirty_since_s
 
     def begin_checkpoint(self) -> None:
-        self.rows, self.since_s = 0, None
+        self.rows, self.dirty_since_s = 0, None
 
     def begin_snapshot(self, now_s: float) -> None:
         self.snapshot_at_s = self.republished_at_s = now_s
@@ -139,7 +139,7 @@ class OwnedPartition:
     @property
     def is_dirty(self) -> bool:
         """Whether a checkpoint would make anything more durable."""
-        return self.backlog is not None and self.backlog.since_s is not None
+        return self.backlog is not None and self.backlog.dirty_since_s is not None
 
     @property
     def is_durable(self) -> bool:

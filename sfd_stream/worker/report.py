@@ -98,7 +98,7 @@ class Report:
             committed=self._source.last_committed.get(number),
             end=max(ends, default=None),
             manifest=owned.chain.manifest,
-            dirty_since=None if taken is None else taken.since_s,
+            dirty_since=None if taken is None else taken.dirty_since_s,
             unseen_since=None if taken is None else taken.unpublished_since_s,
             begins_at=self._known.begins_at.get(number),
             job=None if running is None else JobSeen(running.kind, running.wait.what, running.wait.since_s or 0.0),

@@ -39,7 +39,7 @@ class Sketched:
     where: str
     facts: Facts
     """Of the state after the last batch: what other threads may read."""
-    failure: BaseException | None = None
+    broken: BaseException | None = None
     """Why the state takes no more rows, and is not frozen either."""
 
     @classmethod
@@ -77,17 +77,17 @@ class SketchThread:
         self, partition: int, sketched: Sketched, decoded: DecodedBatch, next_offset: int, epoch: int | None, nulls: int
     ) -> None:
         """On the sketch thread."""
-        if sketched.failure is not None:
-            raise sketched.failure
+        if sketched.broken is not None:
+            raise sketched.broken
         state, before, began_s = sketched.state, sketched.facts, self._runtime.clock()
         assert state is not None
         try:
             state.apply(decoded, next_offset, epoch, nulls)
         except OverflowError as error:
-            sketched.failure = _too_large(sketched.where, error)
-            raise sketched.failure from error
+            sketched.broken = _too_large(sketched.where, error)
+            raise sketched.broken from error
         except BaseException as error:
-            sketched.failure = error
+            sketched.broken = error
             raise
         sketched.facts = Facts.of(state)
         self._watch.applied(partition, before, sketched.facts, self._runtime.clock() - began_s)
@@ -135,8 +135,8 @@ class SketchThread:
 
 def _freeze(sketched: Sketched) -> Frozen:
     """On the sketch thread."""
-    if sketched.failure is not None:
-        raise sketched.failure
+    if sketched.broken is not None:
+        raise sketched.broken
     assert sketched.state is not None
     return sketched.state.freeze()
 

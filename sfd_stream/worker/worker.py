@@ -189,7 +189,7 @@ class Worker:
 
     def _start_due(self, owned: OwnedPartition) -> None:
         now_s, taken, encoder = self.runtime.clock(), owned.taken, self.delivery.encoder
-        elapsed_s = now_s - taken.since_s if taken.since_s is not None else 0.0
+        elapsed_s = now_s - taken.dirty_since_s if taken.dirty_since_s is not None else 0.0
         due = self._policy.is_due(rows=taken.rows, elapsed_s=elapsed_s, changed=owned.is_dirty)
         publish = encoder is not None and encoder.is_due(owned, now_s)
         if self.jobs.of(owned) is None:
@@ -209,7 +209,7 @@ class Worker:
         """`publish`: with a snapshot of the state."""
         publish = publish and self.delivery.encoder is not None
         freezing, asking = self.sketch.freeze(owned), self._questions.ask_topic(count=publish)
-        self.watch.checkpoint_begun(owned.number, owned.taken.since_s)
+        self.watch.checkpoint_begun(owned.number, owned.taken.dirty_since_s)
         owned.taken.begin_checkpoint()
         if publish:
             self.watch.snapshot_begun(owned.number, owned.taken.unpublished_since_s)
