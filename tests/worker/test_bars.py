@@ -51,7 +51,7 @@ def test_nothing_waits_for_another_thread(path: Path) -> None:
         owner = ast.unparse(call.func)
         assert name != "sleep", owner
         assert name != "result" or not (call.args or call.keywords), owner
-        assert name not in ("join", "acquire", "as_completed") or "join" in owner and "str" in owner, owner
+        assert name not in ("join", "acquire", "as_completed") or ("join" in owner and "str" in owner), owner
         assert name != "wait" or owner == "self.runtime.wait", owner
 
 
