@@ -19,6 +19,7 @@ from sfd_stream.kafka.sink import Sink
 from sfd_stream.kafka.source import Source
 from sfd_stream.kafka.tail import Tail
 from sfd_stream.kafka.transactions import TransactionalSink
+from sfd_stream.reader.newest import Epochs
 from sfd_stream.service.logs import get_logger
 from sfd_stream.service.topic_plan import SNAPSHOT_PARTITIONS, compacted_topic_config
 from sfd_stream.service.topics import ensure_topic
@@ -29,11 +30,11 @@ from sfd_stream.state.partition import ENTRY_BYTES, Shape
 from sfd_stream.storage.contract import Store
 from sfd_stream.storage.opening import open_store
 from sfd_stream.wire.columns import Columns, FixedColumns, GrowingColumns, HashedColumns
-from sfd_stream.worker.delivery import Delivery, Idempotent, OffsetsOnly
+from sfd_stream.worker.delivery import Delivery, Idempotent
 from sfd_stream.worker.intake import Intake
 from sfd_stream.worker.partitions import Partitions
-from sfd_stream.worker.questions import OutputEpochs, Questions, epochs_on
-from sfd_stream.worker.runtime import Plan, Runtime
+from sfd_stream.worker.questions import OutputEpochs, Questions
+from sfd_stream.worker.runtime import Log, Plan, Runtime
 from sfd_stream.worker.snapshots import SnapshotEncoder
 from sfd_stream.worker.transactional import Transactional
 from sfd_stream.worker.worker import Worker
@@ -43,6 +44,9 @@ MESSAGE_MAX_DEFAULT, MESSAGE_OVERHEAD_BYTES = 1_000_000, 65_536
 
 GROWING_START = 1024
 """Columns that a growing matrix begins with where sketch.d does not say."""
+
+READ_S = 30.0
+"""The output topic can't be read if nothing of it comes for this long."""
 
 DELIVER_S = 20.0
 """So long a transaction is tried before its outcome is left open, to be asked for."""
@@ -146,21 +150,21 @@ def _delivery_of(
     watch: Watch,
 ) -> Delivery:
     """A transactional id is new for each worker: the group decides who may deliver, not the id."""
-    encoder = SnapshotEncoder(settings.snapshot, settings.checkpoint.url)
+    encoder, log = SnapshotEncoder(settings.snapshot, settings.checkpoint.url), get_logger()
+    parts: dict[str, Any] = {"runtime": runtime, "source": source, "partitions": partitions, "log": log}
     if settings.snapshot.topic is None:
-        return OffsetsOnly(runtime, source, partitions, get_logger())
+        return Delivery(**parts)
     if settings.snapshot.delivery == "idempotent":
         assert sink is not None
-        return Idempotent(runtime, source, partitions, get_logger(), sink, encoder, watch)
-    name = f"{settings.group}-{uuid.uuid4().hex}"
+        return Idempotent(**parts, sink=sink, encoder=encoder, watch=watch)
     transactions = TransactionalSink(
         _producer_settings(settings),
-        name,
+        f"{settings.group}-{uuid.uuid4().hex}",
         give_up_s=DELIVER_S,
         reach=runtime.reach or (lambda _: None),
         hooks=hooks_of(settings),
     )
-    return Transactional(runtime, source, questions, transactions, encoder, watch)
+    return Transactional(**parts, questions=questions, sink=transactions, encoder=encoder, watch=watch)
 
 
 def _producer_settings(settings: Settings) -> dict[str, Any]:
@@ -198,6 +202,22 @@ def output_epochs(settings: Settings) -> dict[int, int]:
         return epochs_on(tail, settings.group, settings.input.topic, get_logger())
     finally:
         tail.close()
+
+
+def epochs_on(tail: Tail, group: str, topic: str, log: Log) -> dict[int, int]:
+    """By partition of `topic`, read from `tail` to its end. An epoch that no owner can go above is logged."""
+    epochs = Epochs(group, topic)
+    for records in tail.catch_up(READ_S):
+        for record in records:
+            epochs.note(record.key, record.value, record.headers)
+    for partition, epoch in epochs.forged.items():
+        log.warning(
+            "forged snapshot on the output topic hides the partition from readers: publish a null value under its key",
+            output_topic=tail.topic,
+            key=f"{group}/{topic}/{partition}",
+            epoch=epoch,
+        )
+    return epochs.found
 
 
 def _letters_for(settings: Settings, sink: Sink | None) -> Callable[[str | None], DeadLetters] | None:

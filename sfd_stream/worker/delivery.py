@@ -9,7 +9,8 @@ What fails stays pending in the manifest: `deliver` is due again later, for this
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any
 
 from sfd_stream.kafka.commits import Committed
 from sfd_stream.kafka.sink import TOO_LARGE, Sink, Ticket
@@ -30,38 +31,26 @@ UNPUBLISHED = "unpublished"
 --until-end waits for it."""
 
 
-class Delivery(Protocol):
-    @property
-    def encoder(self) -> SnapshotEncoder | None:
-        """None where nothing is published."""
-        ...
+@dataclass(eq=False)
+class Delivery:
+    """Offsets only. The loop's thread calls it; a Job is driven by it too."""
 
-    def deliver(self, owned: OwnedPartition, snapshot: bytes | None = None, *, again: bool = False) -> Job[None]:
-        """`snapshot`: the bytes of the manifest's pending snapshot, where they are at hand. `again`: publish the newest
-        one once more, from the store.
-        """
-        ...
-
-    def serve(self) -> None:
-        """Once a turn: takes what the broker has answered."""
-        ...
-
-    def close(self) -> None: ...
-
-
-class OffsetsOnly:
+    runtime: Runtime
+    source: Source
+    partitions: Partitions
+    log: Log
     encoder: SnapshotEncoder | None = None
+    """None where nothing is published."""
 
-    def __init__(self, runtime: Runtime, source: Source, partitions: Partitions, log: Log) -> None:
-        self._runtime = runtime
-        self._source = source
-        self._partitions = partitions
-        self._log = log
+    def __post_init__(self) -> None:
         self._again_s: float | None = None
         self._ours: dict[int, int] = {}
-        self._confirming = Background[dict[int, Committed | None]](runtime, CONFIRM_EVERY_S)
+        self._confirming = Background[dict[int, Committed | None]](self.runtime, CONFIRM_EVERY_S)
 
     def deliver(self, owned: OwnedPartition, snapshot: bytes | None = None, *, again: bool = False) -> Job[None]:
+        """Brings the broker up to the newest manifest. `snapshot`: the bytes of its pending snapshot, where they are at
+        hand. `again`: publish the newest one once more.
+        """
         del snapshot, again  # nothing is published
         yield from self._commit(owned)
 
@@ -69,31 +58,31 @@ class OffsetsOnly:
         wanted = Commit(owned.chain.newest.next_offset, self._metadata(owned))
         if owned.commit is not None and owned.commit[:2] == wanted[:2]:
             return
-        yield from reached(self._runtime, "before-commit")
+        yield from reached(self.runtime, "before-commit")
         self._send(owned, wanted)
-        yield from reached(self._runtime, "after-commit")
+        yield from reached(self.runtime, "after-commit")
 
     def _metadata(self, owned: OwnedPartition) -> str:
         return "" if self.encoder is None or owned.chain.is_published else UNPUBLISHED
 
     def _send(self, owned: OwnedPartition, commit: Commit) -> None:
         owned.commit = commit
-        self._source.commit({owned.number: commit.offset}, commit.metadata)
+        self.source.commit({owned.number: commit.offset}, commit.metadata)
 
     def serve(self) -> None:
-        """A commit that failed is sent again, until it is acknowledged or overtaken by a newer one."""
-        now_s = self._runtime.clock()
-        for result in self._source.commit_results():
-            owned = self._partitions.get(result.partition)
+        """Once a turn. A commit that failed is sent again, until it is acknowledged or overtaken by a newer one."""
+        now_s = self.runtime.clock()
+        for result in self.source.commit_results():
+            owned = self.partitions.get(result.partition)
             if result.error is not None:
-                log = self._log.bind(partition=result.partition) if owned is None else owned.log
+                log = self.log.bind(partition=result.partition) if owned is None else owned.log
                 log.debug("commit failed", error=result.error)
                 self._again_s = now_s + COMMIT_AGAIN_S
             elif owned is not None and owned.commit is not None and owned.commit.offset == result.offset:
                 owned.commit = owned.commit._replace(acknowledged=True)
         if self._again_s is not None and self._again_s <= now_s:
             self._again_s = None
-            for owned in self._partitions:
+            for owned in self.partitions:
                 if owned.commit is not None and not owned.commit.acknowledged:
                     self._send(owned, owned.commit)
         self._confirm()
@@ -101,14 +90,14 @@ class OffsetsOnly:
     def _confirm(self) -> None:
         """Asks what is committed; what is behind our own last commit is committed again."""
         if self._confirming.is_due:
-            self._ours = dict(self._source.last_committed)
+            self._ours = dict(self.source.last_committed)
             if self._ours:
-                self._confirming.ask(self._source.committed, tuple(self._ours), CONFIRM_TIMEOUT_S)
+                self._confirming.ask(self.source.committed, tuple(self._ours), CONFIRM_TIMEOUT_S)
         confirmed = self._confirming.take()
         if confirmed is None or confirmed.cancelled() or confirmed.exception() is not None:
             return  # asked again; the worker itself reports a broker that is unavailable
         for partition, committed in confirmed.result().items():
-            owned = self._partitions.get(partition)
+            owned = self.partitions.get(partition)
             if owned is None or owned.commit is None or not owned.commit.acknowledged:
                 continue
             if committed is not None and committed.offset < self._ours[partition]:
@@ -119,27 +108,17 @@ class OffsetsOnly:
         """Nothing is open."""
 
 
-class Idempotent(OffsetsOnly):
+@dataclass(eq=False, kw_only=True)
+class Idempotent(Delivery):
     """A snapshot may be published twice, under the same id with the same bytes.
 
     A zombie that slept between the owner check and its produce may put an older one on top: readers that have the newer
     one drop it, and the next publication repairs it for all others.
     """
 
-    def __init__(
-        self,
-        runtime: Runtime,
-        source: Source,
-        partitions: Partitions,
-        log: Log,
-        sink: Sink,
-        encoder: SnapshotEncoder,
-        watch: Watch,
-    ) -> None:
-        super().__init__(runtime, source, partitions, log)
-        self.encoder: SnapshotEncoder = encoder
-        self._sink = sink
-        self._watch = watch
+    sink: Sink
+    encoder: SnapshotEncoder
+    watch: Watch
 
     def deliver(self, owned: OwnedPartition, snapshot: bytes | None = None, *, again: bool = False) -> Job[None]:
         if again:
@@ -153,25 +132,25 @@ class Idempotent(OffsetsOnly):
         due = owned.chain.newest.due
         assert due is not None
         yield from owned.chain.check_owner()
-        began_s = self._runtime.clock()
+        began_s = self.runtime.clock()
         message = self.encoder.message(snapshot, due)
-        yield from reached(self._runtime, "before-publish")
+        yield from reached(self.runtime, "before-publish")
         ticket = yield from self._acknowledged(*message)
-        yield from reached(self._runtime, "after-publish")
+        yield from reached(self.runtime, "after-publish")
         if ticket.delivered:
             owned.chain.acknowledge(due)
-            self._watch.snapshot_published(owned.number, self._runtime.clock() - began_s, len(snapshot))
+            self.watch.snapshot_published(owned.number, self.runtime.clock() - began_s, len(snapshot))
             return
         too_large = ticket.error == TOO_LARGE
-        self._watch.snapshot_failed("refused" if too_large else "unavailable")
+        self.watch.snapshot_failed("refused" if too_large else "unavailable")
         reason = self.encoder.advice(len(message[1])) if too_large else ticket.error
         owned.log.warning("snapshot publish failed, will retry", reason=reason)
 
     def _acknowledged(self, *message: Any) -> Job[Ticket]:
         """The broker's answer; polling the sink brings it."""
-        ticket = self._sink.publish(self.encoder.topic, *message)
+        ticket = self.sink.publish(self.encoder.topic, *message)
         while ticket is None or not ticket.done:
             yield Wait("delivery report")
             if ticket is None:  # the queue was full
-                ticket = self._sink.publish(self.encoder.topic, *message)
+                ticket = self.sink.publish(self.encoder.topic, *message)
         return ticket

@@ -5,13 +5,12 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
 from sfd_stream.errors import BrokerRefusedError, BrokerUnavailableError, SfdError
 from sfd_stream.kafka.faults import CHECK_IT
 from sfd_stream.kafka.source import Source
-from sfd_stream.kafka.tail import Tail
-from sfd_stream.reader.newest import Epochs
 from sfd_stream.state.manifest import Binding
 from sfd_stream.state.steps import AskCommitted, AskLog, AskOutputEpoch, LogFacts, Question
 from sfd_stream.worker.jobs import Job, Wait, answer
@@ -25,10 +24,8 @@ QUESTION_S = 5.0
 OVERDUE_S = 60.0
 """A call into the client that takes longer than this will not return (`list_topics` did so once)."""
 
-READ_S = 30.0
-"""The output topic can't be read if nothing of it comes for this long."""
 
-
+@dataclass(eq=False)
 class OutputEpochs:
     """The highest epoch that the output topic has for each partition: an owner's must be above it [P].
 
@@ -36,10 +33,11 @@ class OutputEpochs:
     reading.
     """
 
-    def __init__(self, read: Callable[[], Mapping[int, int]], runtime: Runtime, log: Log) -> None:
-        self._read = read
-        self._runtime = runtime
-        self._log = log
+    read: Callable[[], Mapping[int, int]]
+    runtime: Runtime
+    log: Log
+
+    def __post_init__(self) -> None:
         self._reading: tuple[float, Future[Mapping[int, int]]] | None = None
         self._failed_s: float | None = None
 
@@ -52,7 +50,7 @@ class OutputEpochs:
         if not needed and self._failed_s is not None and self._failed_s >= since_s:
             return None
         if self._reading is None or self._reading[0] < since_s:
-            self._reading = self._runtime.clock(), self._runtime.io.submit(self._read)
+            self._reading = self.runtime.clock(), self.runtime.io.submit(self.read)
         reading = self._reading
         try:
             found: Mapping[int, int] = yield Wait("output topic", reading[1])
@@ -68,7 +66,7 @@ class OutputEpochs:
         if self._reading is reading:
             self._reading = None
         if not needed and self._failed_s != reading[0]:
-            self._log.warning(
+            self.log.warning(
                 "output topic could not be read before claiming: if the checkpoint store was restored from a backup,"
                 " readers may keep older snapshots until the next restart",
                 reason=str(error),
@@ -76,50 +74,34 @@ class OutputEpochs:
         self._failed_s = reading[0]
 
 
-def epochs_on(tail: Tail, group: str, topic: str, log: Log) -> dict[int, int]:
-    """By partition of `topic`, read from `tail` to its end. An epoch that no owner can go above is logged."""
-    epochs = Epochs(group, topic)
-    for records in tail.catch_up(READ_S):
-        for record in records:
-            epochs.note(record.key, record.value, record.headers)
-    for partition, epoch in epochs.forged.items():
-        log.warning(
-            "forged snapshot on the output topic hides the partition from readers: publish a null value under its key",
-            output_topic=tail.topic,
-            key=f"{group}/{topic}/{partition}",
-            epoch=epoch,
-        )
-    return epochs.found
-
-
+@dataclass(eq=False)
 class Questions:
     """`connect` comes first."""
 
-    def __init__(self, plan: Plan, runtime: Runtime, source: Source, output_epochs: OutputEpochs | None) -> None:
-        self.partitions = 0
-        """Of the input topic, as last known."""
-        self._plan = plan
-        self._runtime = runtime
-        self._source = source
-        self._output_epochs = output_epochs
-        self._cluster_id = ""
-        self._partitions_at_start = 0
+    plan: Plan
+    runtime: Runtime
+    source: Source
+    output_epochs: OutputEpochs | None
+    partitions: int = 0
+    """Of the input topic, as last known."""
+    _partitions_at_start: int = 0
+    _cluster_id: str = ""
 
     def connect(self) -> Job[None]:
-        self._cluster_id = yield from self.patiently("cluster id", self._source.cluster_id)
-        self.partitions = yield from self.patiently("partition count", self._source.partition_count)
+        self._cluster_id = yield from self.patiently("cluster id", self.source.cluster_id)
+        self.partitions = yield from self.patiently("partition count", self.source.partition_count)
         self._partitions_at_start = self.partitions
 
     def patiently(self, what: str, question: Callable[[float], T]) -> Job[T]:
         """Repeats a question until it is answered or `give_up_s` has passed."""
-        since_s, failure, give_up_s = self._runtime.clock(), "", self._plan.checkpoint.give_up_s
+        since_s, failure, give_up_s = self.runtime.clock(), "", self.plan.checkpoint.give_up_s
         while True:
-            asking = self._runtime.io.submit(question, QUESTION_S)
+            asking = self.runtime.io.submit(question, QUESTION_S)
             try:
                 found: T = yield Wait(what, asking, OVERDUE_S, since_s=since_s, failure=failure)
             except (TimeoutError, BrokerUnavailableError) as error:
                 failure = str(error)
-                if self._runtime.clock() - since_s >= give_up_s:
+                if self.runtime.clock() - since_s >= give_up_s:
                     raise BrokerRefusedError(f"{error}, and not for {give_up_s:g} s; {CHECK_IT}") from None
             else:
                 return found
@@ -127,16 +109,16 @@ class Questions:
     # For a claim
 
     def binding(self, partition: int) -> Job[Binding]:
-        topic_id = yield from self.patiently("topic id", self._source.topic_id)
+        topic_id = yield from self.patiently("topic id", self.source.topic_id)
         return self._binding(partition, topic_id)
 
     def start_of(self, partition: int) -> Literal["earliest", "latest"]:
         """One that was added since: all that it holds came after us, so that also "latest" means all of it."""
-        return self._plan.input.start if partition < self._partitions_at_start else "earliest"
+        return self.plan.input.start if partition < self._partitions_at_start else "earliest"
 
     def answer(self, partition: int, since_s: float, question: Question) -> Job[Any]:
         """What a claim's procedure asks. `since_s`: when the partition was assigned."""
-        source = self._source
+        source = self.source
         match question:
             case AskLog():
                 found = yield from self.patiently("AskLog", lambda timeout_s: source.watermarks(partition, timeout_s))
@@ -145,13 +127,13 @@ class Questions:
                 committed = yield from self.committed(partition)
                 return None if committed is None else committed.offset
             case AskOutputEpoch(needed):
-                if self._output_epochs is None:
+                if self.output_epochs is None:
                     return None
-                return (yield from self._output_epochs.of(partition, since_s, needed=needed))
+                return (yield from self.output_epochs.of(partition, since_s, needed=needed))
 
     def committed(self, partition: int) -> Job[Any]:
         """A Committed or None. It takes as long as a transaction on the partition is open."""
-        source = self._source
+        source = self.source
         found = yield from self.patiently("AskCommitted", lambda timeout_s: source.committed([partition], timeout_s))
         return found[partition]
 
@@ -159,7 +141,7 @@ class Questions:
 
     def ask_topic(self, *, count: bool) -> Future[str | None]:
         """The topic's id as of now, asked while the state is being frozen; with `count`, its partitions are counted."""
-        return self._runtime.io.submit(self._topic_now, count)
+        return self.runtime.io.submit(self._topic_now, count)
 
     def binding_now(self, partition: int, asking: Future[str | None]) -> Job[Binding]:
         """As of now. An id that is not known in time is not compared."""
@@ -171,8 +153,8 @@ class Questions:
     def _topic_now(self, count: bool) -> str | None:
         if count:
             with contextlib.suppress(TimeoutError):  # as many as were known last
-                self.partitions = self._source.partition_count(QUESTION_S)
-        return self._source.topic_id(QUESTION_S)
+                self.partitions = self.source.partition_count(QUESTION_S)
+        return self.source.topic_id(QUESTION_S)
 
     def _binding(self, partition: int, topic_id: str | None) -> Binding:
-        return Binding(self._cluster_id, topic_id, self._plan.group, self._plan.input.topic, partition)
+        return Binding(self._cluster_id, topic_id, self.plan.group, self.plan.input.topic, partition)

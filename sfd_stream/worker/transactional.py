@@ -19,15 +19,13 @@ from dataclasses import dataclass, field
 
 from sfd_stream.kafka.commits import Committed
 from sfd_stream.kafka.sink import TOO_LARGE
-from sfd_stream.kafka.source import Source
 from sfd_stream.kafka.transactions import NotCommittedError, Offset, Outgoing, TransactionalSink
 from sfd_stream.service.watch import Watch
 from sfd_stream.state.manifest import Manifest, StateId
-from sfd_stream.worker.delivery import UNPUBLISHED
+from sfd_stream.worker.delivery import UNPUBLISHED, Delivery
 from sfd_stream.worker.jobs import Job, Wait, answer, reached
 from sfd_stream.worker.partitions import OwnedPartition
 from sfd_stream.worker.questions import Questions
-from sfd_stream.worker.runtime import Runtime
 from sfd_stream.worker.snapshots import SnapshotEncoder
 
 PAUSES_S = (0.1, 0.3, 1.0)
@@ -54,25 +52,16 @@ class _Parcel:
     done: Future[None] = field(default_factory=Future)
 
 
-class Transactional:
+@dataclass(eq=False, kw_only=True)
+class Transactional(Delivery):
     """One transaction at a time, on a thread of its own; what waits together goes together."""
 
-    def __init__(
-        self,
-        runtime: Runtime,
-        source: Source,
-        questions: Questions,
-        sink: TransactionalSink,
-        encoder: SnapshotEncoder,
-        watch: Watch,
-    ) -> None:
-        self.encoder: SnapshotEncoder | None = encoder
-        self._encoder = encoder
-        self._runtime = runtime
-        self._source = source
-        self._questions = questions
-        self._sink = sink
-        self._watch = watch
+    questions: Questions
+    sink: TransactionalSink
+    encoder: SnapshotEncoder
+    watch: Watch
+
+    def __post_init__(self) -> None:
         self._waiting: list[_Parcel] = []
         self._open: Future[None] | None = None
 
@@ -89,10 +78,10 @@ class Transactional:
             except NotCommittedError as error:
                 owned.settled = error.certain
                 too_large = error.reason == TOO_LARGE
-                reason = self._encoder.advice(len(snapshot or b"")) if too_large else error.reason
+                reason = self.encoder.advice(len(snapshot or b"")) if too_large else error.reason
             yield Wait("next transaction", for_s=pause_s, failure=reason)
         if owned.chain.owes_snapshot:
-            self._watch.snapshot_failed("refused" if too_large else "unavailable")
+            self.watch.snapshot_failed("refused" if too_large else "unavailable")
         owned.log.warning("transaction failed, will retry", reason=reason)
 
     def _try(self, owned: OwnedPartition, snapshot: bytes | None) -> Job[bool]:
@@ -100,29 +89,29 @@ class Transactional:
             yield from self._settle(owned)
         manifest = owned.chain.newest
         if owned.delivered != manifest.state_id:
-            membership = self._source.membership()
+            membership = self.source.membership()
             if membership is None:
                 return False
             yield from owned.chain.check_owner()
-            yield from reached(self._runtime, "before-publish")
+            yield from reached(self.runtime, "before-publish")
             message = yield from self._message(owned, manifest, snapshot)
-            began_s = self._runtime.clock()
+            began_s = self.runtime.clock()
             owned.settled = False  # until it is answered: cancelled, it may still happen
             yield from self._carry(_Parcel(membership, _offset(manifest), message))
             owned.settled, owned.delivered = True, manifest.state_id
             if manifest.due is not None:
                 owned.chain.acknowledge(manifest.due)
             if manifest.due is not None and message is not None:
-                seconds = self._runtime.clock() - began_s
-                self._watch.snapshot_published(owned.number, seconds, manifest.due.blob.size)
-            yield from reached(self._runtime, "after-publish")
-        self._source.note_commit(owned.number, manifest.next_offset)
+                seconds = self.runtime.clock() - began_s
+                self.watch.snapshot_published(owned.number, seconds, manifest.due.blob.size)
+            yield from reached(self.runtime, "after-publish")
+        self.source.note_commit(owned.number, manifest.next_offset)
         return True
 
     def _settle(self, owned: OwnedPartition) -> Job[None]:
         """What is visible, by the committed id; asked until no transaction is open on it any more."""
         manifest = owned.chain.newest
-        found: Committed | None = yield from self._questions.committed(owned.number)
+        found: Committed | None = yield from self.questions.committed(owned.number)
         visible = None if found is None else state_id_in(found.metadata)
         if visible is not None and visible > manifest.state_id:
             visible = None  # of a chain that is gone: what is durable comes before what is visible
@@ -138,7 +127,7 @@ class Transactional:
             return None
         if snapshot is None:
             snapshot = yield from owned.chain.snapshot_bytes()
-        return Outgoing(self._encoder.topic, *self._encoder.message(snapshot, due))
+        return Outgoing(self.encoder.topic, *self.encoder.message(snapshot, due))
 
     # Transactions
 
@@ -158,21 +147,21 @@ class Transactional:
         first = self._waiting[0].membership
         together = [parcel for parcel in self._waiting if parcel.membership == first]
         self._waiting = [parcel for parcel in self._waiting if parcel.membership != first]
-        self._open = self._runtime.transactions.submit(self._go, together)
-        self._open.add_done_callback(self._runtime.wake)
+        self._open = self.runtime.transactions.submit(self._go, together)
+        self._open.add_done_callback(self.runtime.wake)
 
     def _go(self, together: list[_Parcel]) -> None:
         """On the transactions thread. If several are refused together, each goes by itself."""
-        if not self._commit(together, alone=len(together) == 1):
+        if not self._send_together(together, alone=len(together) == 1):
             for parcel in together:
-                self._commit([parcel], alone=True)
+                self._send_together([parcel], alone=True)
 
-    def _commit(self, parcels: list[_Parcel], *, alone: bool) -> bool:
+    def _send_together(self, parcels: list[_Parcel], *, alone: bool) -> bool:
         """Whether all are answered; not so if one of several may have spoilt it for the others."""
         messages = [parcel.message for parcel in parcels if parcel.message is not None]
         failure: BaseException | None = None
         try:
-            self._sink.commit([parcel.offset for parcel in parcels], parcels[0].membership, messages)
+            self.sink.commit([parcel.offset for parcel in parcels], parcels[0].membership, messages)
         except BaseException as error:  # noqa: BLE001 - it belongs to the jobs that wait
             failure = error
         if isinstance(failure, NotCommittedError) and failure.certain and not alone:
@@ -185,7 +174,7 @@ class Transactional:
         return True
 
     def close(self) -> None:
-        self._sink.close()
+        self.sink.close()
 
 
 def _offset(manifest: Manifest) -> Offset:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
+from dataclasses import dataclass
 from functools import partial
 
 from sfd_stream.errors import (
@@ -41,7 +42,7 @@ from sfd_stream.worker.questions import Questions
 from sfd_stream.worker.report import Report
 from sfd_stream.worker.runtime import Log, Plan, Runtime
 from sfd_stream.worker.sketch_thread import SketchThread
-from sfd_stream.worker.until_end import UntilEnd, Verdict
+from sfd_stream.worker.until_end import UntilEnd
 
 PAUSED_AFTER = 4
 """This many checkpoints' rows may wait for a store that is unavailable before reading pauses."""
@@ -58,41 +59,30 @@ class _StoppedError(Exception):
     """Stopped before the loop began."""
 
 
+@dataclass(eq=False)
 class Worker:
     """`run` until `stop`, until the end, or until something refuses. Also the source's RebalanceListener."""
 
-    def __init__(
-        self,
-        plan: Plan,
-        runtime: Runtime,
-        source: Source,
-        sink: Sink | None,
-        letters_for: Callable[[str | None], DeadLetters] | None,
-        intake: Intake,
-        questions: Questions,
-        partitions: Partitions,
-        delivery: Delivery,
-        watch: Watch,
-        log: Log,
-        prepare: Callable[[float], None] = lambda _: None,
-    ) -> None:
-        self.plan = plan
-        self.runtime = runtime
-        self.source = source
-        self.partitions = partitions
-        self.delivery = delivery
-        self.watch = watch
-        self.log = log
+    plan: Plan
+    runtime: Runtime
+    source: Source
+    sink: Sink | None
+    letters_for: Callable[[str | None], DeadLetters] | None
+    intake: Intake
+    questions: Questions
+    partitions: Partitions
+    delivery: Delivery
+    watch: Watch
+    log: Log
+    prepare: Callable[[float], None] = lambda _: None
+    """Creates the output topic."""
+
+    def __post_init__(self) -> None:
         self.progress = Progress()
-        self.sketch = SketchThread(runtime, watch)
-        self.jobs: Jobs[OwnedPartition] = Jobs(runtime)
-        self._sink = sink
-        self._letters_for = letters_for
-        self._intake = intake
-        self._questions = questions
-        self._prepare = prepare
-        self._report = Report(plan, runtime, source, partitions, self.jobs, self.sketch, watch)
-        self._policy = CheckpointPolicy(plan.checkpoint.every_rows, plan.checkpoint.every_s)
+        self.sketch = SketchThread(self.runtime, self.watch)
+        self.jobs: Jobs[OwnedPartition] = Jobs(self.runtime)
+        self._report = Report(self.plan, self.runtime, self.source, self.partitions, self.jobs, self.sketch, self.watch)
+        self._policy = CheckpointPolicy(self.plan.checkpoint.every_rows, self.plan.checkpoint.every_s)
         self._until_end: UntilEnd | None = None
         self._stopping = False
 
@@ -147,7 +137,7 @@ class Worker:
         owned = self.partitions.get(batch.partition)
         if owned is None or owned.phase is not Phase.READING:
             return  # released while this batch was on its way, or read beyond the end
-        taken = self._intake.take(batch, owned.taken.columns)
+        taken = self.intake.take(batch, owned.taken.columns)
         if taken.decoded.growth:
             self._refuse_too_wide(owned, taken.decoded.columns.d)
         owned.taken.take(taken.decoded, batch.next_offset, self.runtime.clock())
@@ -166,8 +156,8 @@ class Worker:
     def _serve(self) -> None:
         """Brings in what jobs wait for: delivery reports, commit results, transactions."""
         self.watch.alive()
-        if self._sink is not None:
-            self._sink.poll(0.0)
+        if self.sink is not None:
+            self.sink.poll(0.0)
         self.delivery.serve()
 
     def _pause_or_resume(self) -> None:
@@ -208,7 +198,7 @@ class Worker:
     def start_checkpoint(self, owned: OwnedPartition, *, publish: bool = False) -> None:
         """`publish`: with a snapshot of the state."""
         publish = publish and self.delivery.encoder is not None
-        freezing, asking = self.sketch.freeze(owned), self._questions.ask_topic(count=publish)
+        freezing, asking = self.sketch.freeze(owned), self.questions.ask_topic(count=publish)
         self.watch.checkpoint_begun(owned.number, owned.taken.dirty_since_s)
         owned.taken.begin_checkpoint()
         if publish:
@@ -229,8 +219,8 @@ class Worker:
         5. Old checkpoints are pruned.
         """
         frozen = yield from answer("freeze", freezing)
-        binding = yield from self._questions.binding_now(owned.number, asking)
-        yield from self._intake.acknowledged(owned.number, frozen.next_offset)
+        binding = yield from self.questions.binding_now(owned.number, asking)
+        yield from self.intake.acknowledged(owned.number, frozen.next_offset)
         yield from reached(self.runtime, "after-letters")
         snapshot = (yield from self._encode(owned, frozen, binding)) if publish else None
         manifest = yield from owned.chain.write(frozen, binding, snapshot)
@@ -245,7 +235,7 @@ class Worker:
         """The snapshot of exactly this state; its sketch is offered to the status too."""
         encoder, shape = self.delivery.encoder, self.plan.shape(owned.number)
         assert encoder is not None
-        state_id, partitions = owned.chain.newest.next_state_id, self._questions.partitions
+        state_id, partitions = owned.chain.newest.next_state_id, self.questions.partitions
 
         def encode() -> bytes:
             sketch, made_at_s = sketch_of(frozen, shape), self.runtime.wall_clock()
@@ -270,7 +260,7 @@ class Worker:
         3. What the last owner left pending is delivered.
         4. Old checkpoints are pruned.
         """
-        questions, number, shape = self._questions, owned.number, self.plan.shape(owned.number)
+        questions, number, shape = self.questions, owned.number, self.plan.shape(owned.number)
         binding = yield from questions.binding(number)
         ask = partial(questions.answer, number, owned.assigned_s)
         state = yield from owned.chain.claim(binding, shape, questions.start_of(number), ask)
@@ -406,7 +396,7 @@ class Worker:
         for owned in leaving:
             self.jobs.cancel(owned)
             self.partitions.remove(owned)
-            self._intake.forget(owned.number)
+            self.intake.forget(owned.number)
 
     # The beginning and the end
 
@@ -425,11 +415,11 @@ class Worker:
         self.source.subscribe(self)
 
     def _connect(self) -> Job[None]:
-        questions, source = self._questions, self.source
+        questions, source = self.questions, self.source
         yield from questions.connect()
-        yield from questions.patiently("output topic", self._prepare)
-        if self._letters_for is not None:
-            self._intake.letters = self._letters_for((yield from questions.patiently("topic id", source.topic_id)))
+        yield from questions.patiently("output topic", self.prepare)
+        if self.letters_for is not None:
+            self.intake.letters = self.letters_for((yield from questions.patiently("topic id", source.topic_id)))
         if self.plan.until_end:
             everything = range(questions.partitions)
             ends = yield from questions.patiently(
@@ -437,7 +427,7 @@ class Worker:
             )
             self.progress.ends = ends
             publishes = self.delivery.encoder is not None
-            self._until_end = UntilEnd(ends, self.runtime, source, self.partitions, self.log, publishes=publishes)
+            self._until_end = UntilEnd(ends, self.runtime, source, self.partitions, self.log, publishes)
 
     @property
     def stopping(self) -> bool:
@@ -463,10 +453,10 @@ class Worker:
         if owned.taken.next_offset < position:  # control records at the end hold nothing for us
             self.sketch.pass_over(owned, position)
             owned.taken.pass_over(position, self.runtime.clock())
-        match until_end.verdict(owned):
-            case Verdict.CHECKPOINT:
+        match until_end.needs(owned):
+            case "checkpoint":
                 self.start_checkpoint(owned, publish=True)
-            case Verdict.NOTHING:
+            case "nothing":
                 owned.move(Phase.FINISHED)
                 self.sketch.drop(owned)
                 self._pause_or_resume()
@@ -484,7 +474,7 @@ class Worker:
         finally:
             self._release(*self.partitions)
             self.delivery.close()
-            if self._sink is not None:
-                self._sink.close(FLUSH_S)  # what no checkpoint waited for is read again
+            if self.sink is not None:
+                self.sink.close(FLUSH_S)  # what no checkpoint waited for is read again
             self.watch.looker.close()
             self.runtime.close()

@@ -19,7 +19,7 @@ from sfd_stream.storage import Store
 from sfd_stream.storage.memory import MemoryStore
 from sfd_stream.wire.columns import FixedColumns
 from sfd_stream.wire.rows import encode_row
-from sfd_stream.worker.delivery import OffsetsOnly
+from sfd_stream.worker.delivery import Delivery
 from sfd_stream.worker.intake import Intake
 from sfd_stream.worker.partitions import Partitions
 from sfd_stream.worker.questions import Questions
@@ -243,7 +243,7 @@ def worker_on(
         Intake(plan.input, gauge, lambda: 0.0, watch),
         Questions(plan, runtime, given, None),
         partitions,
-        OffsetsOnly(runtime, given, partitions, diary),
+        Delivery(runtime, given, partitions, diary),
         watch,
         diary,
     )

@@ -54,9 +54,9 @@ MUTATIONS: dict[str, Mutation] = {
             Edit(
                 "worker/worker.py",
                 _WRITE,
-                "        if snapshot is not None and self._sink is not None:\n"
+                "        if snapshot is not None and self.sink is not None:\n"
                 "            from sfd_stream.wire.snapshots import message_of\n"
-                "            self._sink.publish(self.delivery.encoder.topic, *message_of(snapshot))\n" + _WRITE,
+                "            self.sink.publish(self.delivery.encoder.topic, *message_of(snapshot))\n" + _WRITE,
             ),
         ),
         300,
@@ -105,7 +105,7 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "dead letters not awaited": _one(
         "worker/worker.py",
-        "        yield from self._intake.acknowledged(owned.number, frozen.next_offset)\n",
+        "        yield from self.intake.acknowledged(owned.number, frozen.next_offset)\n",
         "",
     ),
     "failed dead letter forgotten": _one(
@@ -169,7 +169,7 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "until end judged by commits alone": _one(
         "worker/until_end.py",
-        "        published = not (self._publishes and committed.metadata.endswith(UNPUBLISHED))",
+        "        published = not (self.publishes and committed.metadata.endswith(UNPUBLISHED))",
         "        published = True",
     ),
     "a pause that survives an assignment": _one(
@@ -204,12 +204,12 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "zombie's transaction not refused": _one(
         "worker/transactional.py",
-        "            membership = self._source.membership()\n"
+        "            membership = self.source.membership()\n"
         "            if membership is None:\n"
         "                return False\n"
         "            yield from owned.chain.check_owner()\n",
         "            yield from owned.chain.check_owner()\n"
-        "            membership = self._source.membership()\n"
+        "            membership = self.source.membership()\n"
         "            if membership is None:\n"
         "                return False\n",
         300,
@@ -262,7 +262,7 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "until end without commits": _one(
         "worker/until_end.py",
-        "        if self._source.last_committed.get(owned.number, -1) >= self.ends.get(owned.number, 0):",
+        "        if self.source.last_committed.get(owned.number, -1) >= self.ends.get(owned.number, 0):",
         "        if True:",
         400,
     ),

@@ -15,7 +15,7 @@ from sfd_stream.kafka.commits import Committed
 from sfd_stream.kafka.transactions import NotCommittedError, Offset, Outgoing
 from sfd_stream.state.manifest import Binding, BlobRef, Kind, Manifest, SnapshotRef, StateId
 from sfd_stream.worker.jobs import Job, Jobs
-from sfd_stream.worker.partitions import OwnedPartition
+from sfd_stream.worker.partitions import OwnedPartition, Partitions
 from sfd_stream.worker.questions import Questions
 from sfd_stream.worker.runtime import Runtime
 from sfd_stream.worker.transactional import Transactional, metadata_of
@@ -121,11 +121,13 @@ def delivery_of(group: FakeGroup, sink: FakeSink, runtime: Runtime | None = None
         advice=lambda size: f"{size} bytes",
     )
     questions = Questions(plan_of(give_up_s=1.0), runtime, source, None)
-    return Transactional(runtime, source, questions, fake_sink, encoder, Stage(partitions=0).watch)
+    watch = Stage(partitions=0).watch
+    parts: Any = {"runtime": runtime, "source": source, "partitions": Partitions(plan_of()), "log": Diary()}
+    return Transactional(**parts, questions=questions, sink=fake_sink, encoder=encoder, watch=watch)
 
 
 def deliver(delivery: Transactional, owned: OwnedPartition) -> None:
-    driven(delivery.deliver(owned), delivery._runtime)
+    driven(delivery.deliver(owned), delivery.runtime)
 
 
 def committed(number: int, *, epoch: int = 1, offset: int | None = None) -> Committed:
