@@ -34,7 +34,7 @@ from benchmarks.tables import Table, paste
 from sfd_stream.cli.wiring import worker_of
 from sfd_stream.config.model import Settings
 from sfd_stream.service import logs
-from sfd_stream.service.worker import Worker
+from sfd_stream.worker.worker import Worker
 from tests.parts.kafka import Broker, start_broker
 
 PAGE = Path(__file__).parents[1] / "docs" / "experiments.md"
@@ -56,16 +56,18 @@ class Stopwatch:
         self._making = 0
         self._touched = False
         self._left_s: float | None = None
-        self._late_s = self._queued_s = 0.0
+        self._late_s = self._queued_s = self._waited_s = 0.0
         self._poll, source.poll = source.poll, self.poll
-        for name in ("encode", "show"):
-            setattr(worker.delivery, name, self._marked(getattr(worker.delivery, name)))
+        self._wait = worker.runtime.wait
+        object.__setattr__(worker.runtime, "wait", self.wait)
+        self._checkpoint, worker._checkpoint = worker._checkpoint, self.checkpoint  # type: ignore[method-assign,assignment] # noqa: SLF001
 
     def poll(self, most: int, timeout_s: float) -> Any:
         entered_s, queued_s = time.perf_counter(), queued()
         touched, self._touched = self._touched or self._making > 0, False
         if self._left_s is not None:
-            self._turned(entered_s - self._left_s - (queued_s - self._queued_s), touched=touched)
+            self._turned(entered_s - self._left_s - self._waited_s - (queued_s - self._queued_s), touched=touched)
+        self._waited_s = 0.0
         found = self._poll(most, timeout_s)
         self._left_s, self._queued_s = time.perf_counter(), queued()
         self._late_s = max(self._left_s - entered_s - timeout_s - (self._queued_s - queued_s), 0.0)
@@ -75,18 +77,22 @@ class Stopwatch:
         if touched or self.snapshots == 0:
             self.pauses.append(outside_s + self._late_s)
 
-    def _marked(self, call: Any) -> Any:
-        def marked(tenure: Any, snapshot: Any, *more: Any) -> Any:
-            if snapshot is None:
-                return call(tenure, snapshot, *more)
-            self._making, self._touched = self._making + 1, True
-            try:
-                return call(tenure, snapshot, *more)
-            finally:
-                self._making, self._touched = self._making - 1, True
-                self.snapshots += 1
+    def wait(self, seconds: float) -> None:
+        """Time in which the loop waits for an answer is no pause."""
+        began_s = time.perf_counter()
+        self._wait(seconds)
+        self._waited_s += min(time.perf_counter() - began_s, seconds)
 
-        return marked
+    def checkpoint(self, *given: Any, publish: bool) -> Any:
+        """One with a snapshot, from its beginning to its end."""
+        if not publish:
+            return (yield from self._checkpoint(*given, publish=False))
+        self._making, self._touched = self._making + 1, True
+        try:
+            return (yield from self._checkpoint(*given, publish=True))
+        finally:
+            self._making, self._touched = self._making - 1, True
+            self.snapshots += 1
 
 
 def settings_of(broker: Broker, topic: str, folder: Path, *, snapshots: bool) -> Settings:
@@ -117,7 +123,7 @@ def one_run(settings: Settings, seconds: float) -> Stopwatch:
     watch = Stopwatch(worker, source)
     threading.Timer(WARM_UP_S, watch.pauses.clear).start()
     threading.Timer(WARM_UP_S + seconds, worker.stop).start()
-    worker.run(source)
+    worker.run()
     return watch
 
 

@@ -47,10 +47,11 @@ def child(settings_file: Path, notes: Path) -> None:
     with notes.open("w", buffering=1) as out:
 
         def watch(worker: Any) -> None:
-            for tenure in worker.tenures.all():
-                if tenure.state is not None and seen.get(tenure.partition) != tenure.state.next_offset:
-                    seen[tenure.partition] = tenure.state.next_offset
-                    out.write(f"{time.time():.4f} {tenure.partition} {tenure.state.next_offset}\n")
+            for owned in worker.partitions:
+                facts = None if owned.sketched is None else owned.sketched.facts
+                if facts is not None and seen.get(owned.number) != facts.next_offset:
+                    seen[owned.number] = facts.next_offset
+                    out.write(f"{time.time():.4f} {owned.number} {facts.next_offset}\n")
 
         worker = work(settings, until_end=False, watch=watch)
         out.write(f"rows {worker.progress.rows}\n")

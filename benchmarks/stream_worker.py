@@ -21,10 +21,11 @@ from benchmarks.timing import largest_kib
 from sfd_stream.cli.wiring import worker_of
 from sfd_stream.config import load
 from sfd_stream.kafka.source import Source
-from sfd_stream.service import intake, keeper, sketching
-from sfd_stream.service.worker import Worker
 from sfd_stream.state.partition import PartitionState
 from sfd_stream.storage.disk import DiskStore
+from sfd_stream.worker import intake, jobs
+from sfd_stream.worker.runtime import Runtime
+from sfd_stream.worker.worker import Worker
 
 
 class Timers:
@@ -57,10 +58,9 @@ class Observer:
         self.turns_s: list[float] = []
         self.early_kib = 0
         self._worker, self._source = worker, source
-        worker.on_turn = self._turned
         self._turned_at = time.perf_counter()
 
-    def _turned(self) -> None:
+    def turned(self) -> None:
         now = time.perf_counter()
         if self._worker.progress.rows:
             self.first_at = self.first_at or self._turned_at
@@ -121,9 +121,9 @@ def main(settings_path: str, latency_ms: str = "0") -> None:
     timers = Timers()
     timers.wrap(Source, "poll", "poll (the broker's wait in it)")
     timers.wrap(intake, "decode", "decode")
-    timers.wrap(sketching.Sketching, "keep_pace", "wait for the sketch")
+    timers.wrap(Runtime, "wait", "wait for the sketch or an answer")
     timers.wrap(PartitionState, "apply", "sketch (its own thread)")
-    timers.wrap(keeper.Keeper, "make_durable", "checkpoint (beside)")
+    timers.wrap(jobs, "_requests", "checkpoint (io threads)")
     if float(latency_ms):
         slow_store(float(latency_ms) / 1e3)
     listeners: list[Callable[[], None]] = []
@@ -133,7 +133,7 @@ def main(settings_path: str, latency_ms: str = "0") -> None:
         worker, source = worker_of(settings, until_end=True)
         observer = Observer(worker, source)
         listeners.append(observer.committed)
-        worker.run(source)
+        worker.run(observer.turned)
     print(json.dumps(observer.report(timers)))
 
 

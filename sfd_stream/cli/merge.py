@@ -105,11 +105,11 @@ def merger_of(some: "Some", give_up_s: float = GIVE_UP_S) -> tuple["Merger", "Me
     from sfd_stream.kafka.outage import Admin
     from sfd_stream.kafka.properties import admin_properties
     from sfd_stream.kafka.sink import Sink
-    from sfd_stream.service.beside import Beside, Computing
     from sfd_stream.service.logs import get_logger
     from sfd_stream.service.merge_watch import MergeWatch
     from sfd_stream.service.merger import MergePlan, Merger
     from sfd_stream.service.topic_plan import merge_topic_config
+    from sfd_stream.worker.runtime import Computing, DaemonExecutor
 
     settings: MergeSettings = some.sections["merge"]
     topics, topic = _topics(some, settings)
@@ -126,7 +126,7 @@ def merger_of(some: "Some", give_up_s: float = GIVE_UP_S) -> tuple["Merger", "Me
         [reader_of(some, name, settings.group, requesting=computing.requesting) for name in topics],
         reader_of(some, topic, str(group)),
         sink,
-        Beside(1, "merge"),
+        DaemonExecutor(1, "merge"),
         watch,
         clock=time.monotonic,
         wall_clock=time.time,

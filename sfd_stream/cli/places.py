@@ -47,7 +47,7 @@ def places_of(settings: "Settings", store: "Store") -> "list[Place]":
 def workbench_of(settings: "Settings") -> "Workbench":
     from sfd_stream.cli.wiring import store_of
     from sfd_stream.service.repairs import Workbench
-    from sfd_stream.service.store_runner import Patience
+    from sfd_stream.state.perform import Patience
 
     give_up_s = min(settings.checkpoint.give_up_s, PATIENCE_MAX_S)
     patience = Patience(give_up_s, time.monotonic, time.sleep, lambda: random.uniform(0.5, 1))

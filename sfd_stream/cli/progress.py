@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from sfd_stream.service.news import News
 
 if TYPE_CHECKING:
-    from sfd_stream.service.worker import Worker
+    from sfd_stream.worker.worker import Worker
 
 LINE_EVERY_S = 60.0
 BAR_EVERY_S = 0.2

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from sfd_stream.config.model import Settings
-    from sfd_stream.service.worker import Worker
+    from sfd_stream.worker.worker import Worker
 
 
 def run(
@@ -127,15 +127,13 @@ def work(
 
     listener = listener_of(settings, http_socket)
     with threadpool_limits(settings.worker.blas_threads):
-        worker, source = worker_of(settings, until_end=until_end, **hooks)
-        if watch is not None:
-            worker.on_turn = lambda: watch(worker)
+        worker, _ = worker_of(settings, until_end=until_end, **hooks)
         stop_on_signals(worker.stop, worker.log)
         with watched(settings, worker, listener) as port:
             if http_socket is None:
                 worker.log.info("watch it", url=port.address)
             try:
-                worker.run(source)
+                worker.run(lambda: watch(worker) if watch is not None else None)
             finally:
                 on_end(worker)
     return worker

@@ -9,15 +9,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from sfd_stream.config.model import Settings
-from sfd_stream.service.beside import Beside
 from sfd_stream.service.looks import Looker
 from sfd_stream.service.merging import routes_within
 from sfd_stream.service.meter import Meter
-from sfd_stream.service.showing import Showing
 from sfd_stream.service.views import routes_of
 from sfd_stream.service.watch import Identity, Watch
 from sfd_stream.service.web import Port, listening, listening_unix
-from sfd_stream.service.worker import Worker
+from sfd_stream.worker.runtime import DaemonExecutor
+from sfd_stream.worker.worker import Worker
 
 DRIFT_EVERY_S = 60.0
 """Where no snapshots are published: from one look to another so much later."""
@@ -37,7 +36,7 @@ def watch_of(settings: Settings, worker_name: str) -> Watch:
         excerpts=settings.http.excerpts,
     )
     drift_every_s = DRIFT_EVERY_S if settings.snapshot.topic is None else None  # else snapshots bring it
-    looker = Looker(Beside(1, "look"), time.monotonic, time.time, drift_every_s=drift_every_s)
+    looker = Looker(DaemonExecutor(1, "look"), time.monotonic, time.time, drift_every_s=drift_every_s)
     return Watch(identity, Meter(), looker, time.monotonic, time.time)
 
 
@@ -52,13 +51,6 @@ def watched(settings: Settings, worker: Worker, listener: socket.socket) -> Iter
     """The worker shown to whoever asks, until it ends."""
     within = routes_within(worker.watch) if listener.family == socket.AF_UNIX else {}
     port = Port(listener, {**routes_of(worker.watch, settings.http.stuck_after_s), **within})
-    showing, others = Showing(Beside(1, "ends"), time.monotonic), worker.on_turn
-
-    def on_turn() -> None:
-        others()
-        showing(worker)
-
-    worker.on_turn = on_turn
     port.start()
     try:
         yield port

@@ -19,24 +19,25 @@ from sfd_stream.kafka.sink import Sink
 from sfd_stream.kafka.source import Source
 from sfd_stream.kafka.tail import Tail
 from sfd_stream.kafka.transactions import TransactionalSink
-from sfd_stream.service.beside import Beside
-from sfd_stream.service.claims import OutputEpochs, epochs_on
-from sfd_stream.service.courier import Courier
-from sfd_stream.service.keeper import Surroundings
+from sfd_stream.reader.newest import Epochs
 from sfd_stream.service.logs import get_logger
-from sfd_stream.service.publishing import Publishing
-from sfd_stream.service.tenure import Plan
 from sfd_stream.service.topic_plan import SNAPSHOT_PARTITIONS, compacted_topic_config
 from sfd_stream.service.topics import ensure_topic
-from sfd_stream.service.worker import Worker
+from sfd_stream.service.watch import Watch
 from sfd_stream.sketch.builder import Parameters
 from sfd_stream.sketch.verify import topic_share
 from sfd_stream.state.partition import ENTRY_BYTES, Shape
-from sfd_stream.state.policy import CheckpointPolicy
 from sfd_stream.storage.contract import Store
 from sfd_stream.storage.opening import open_store
 from sfd_stream.wire.columns import Columns, FixedColumns, GrowingColumns, HashedColumns
-from sfd_stream.wire.rows import RowLimits
+from sfd_stream.worker.delivery import Delivery, Idempotent
+from sfd_stream.worker.intake import Intake
+from sfd_stream.worker.partitions import Partitions
+from sfd_stream.worker.questions import OutputEpochs, Questions
+from sfd_stream.worker.runtime import Log, Plan, Runtime
+from sfd_stream.worker.snapshots import SnapshotEncoder
+from sfd_stream.worker.transactional import Transactional
+from sfd_stream.worker.worker import Worker
 
 MESSAGE_MAX_DEFAULT, MESSAGE_OVERHEAD_BYTES = 1_000_000, 65_536
 """What brokers and clients take without being asked; room for key, headers and frame."""
@@ -44,15 +45,11 @@ MESSAGE_MAX_DEFAULT, MESSAGE_OVERHEAD_BYTES = 1_000_000, 65_536
 GROWING_START = 1024
 """Columns that a growing matrix begins with where sketch.d does not say."""
 
+READ_S = 30.0
+"""The output topic can't be read if nothing of it comes for this long."""
+
 DELIVER_S = 20.0
 """So long a transaction is tried before its outcome is left open, to be asked for."""
-
-READERS = 8
-"""Blobs of a state that are read side by side."""
-
-
-def _nothing(_: str) -> None:
-    """The points of the protocol are for tests."""
 
 
 def hooks_of(settings: Settings) -> Hooks:
@@ -99,94 +96,75 @@ def store_of(settings: Settings) -> Store:
     return open_store(given.url, {k: str(v) for k, v in given.options.items()}, file_access=given.file_access)
 
 
-def surroundings_of(settings: Settings, reach: Callable[[str], None] = _nothing) -> Surroundings:
-    return Surroundings(
-        store=store_of(settings),
-        readers=Beside(READERS, "restore"),
-        clock=time.monotonic,
-        wall_clock=time.time,
-        pause=time.sleep,
-        give_up_s=settings.checkpoint.give_up_s,
-        keep=settings.checkpoint.keep,
-        reach=reach,
-    )
-
-
 def plan_of(settings: Settings, *, until_end: bool) -> Plan:
-    given, checkpoint = settings.input, settings.checkpoint
     return Plan(
         group=settings.group,
-        topic=given.topic,
+        input=settings.input,
+        checkpoint=settings.checkpoint,
+        snapshot=settings.snapshot,
+        worker=settings.worker,
         shape=lambda partition: shape_of(settings, partition),
-        start=given.start,
-        limits=RowLimits(given.max_message_bytes, given.max_message_nnz, given.max_message_rows, given.max_name_bytes),
-        checkpoint=CheckpointPolicy(checkpoint.every_rows, checkpoint.every_s),
-        revoke_budget_s=checkpoint.revoke_budget_s,
-        give_up_s=checkpoint.give_up_s,
-        batch_records=settings.worker.batch_records,
-        memory_max_bytes=settings.worker.memory_max_bytes,
         until_end=until_end,
     )
 
 
 def worker_of(
-    settings: Settings, *, until_end: bool, worker_name: str = "1", reach: Callable[[str], None] = _nothing
+    settings: Settings, *, until_end: bool, worker_name: str = "1", reach: Callable[[str], None] | None = None
 ) -> tuple[Worker, Source]:
-    """A worker and the source that it listens to."""
-    given = settings.dead_letters
+    """A worker and its source."""
+    given, log = settings.dead_letters, get_logger()
     gauge = BadMessageGauge(max_share=given.max_share, window=given.window, max_consecutive=given.max_consecutive)
-    publishing = publishing_of(settings)
-    plain = publishing is not None and not publishing.transactional
-    needed = given.topic is not None or plain
-    sink = Sink(_producer_settings(settings), hooks=hooks_of(settings)) if needed else None
-    plan, around = plan_of(settings, until_end=until_end), surroundings_of(settings, reach)
+    plan, runtime = plan_of(settings, until_end=until_end), Runtime(store_of(settings), reach)
     watch = watch_of(settings, worker_name)
+    source = Source(
+        settings.kafka, settings.input.topic, hooks=replace(hooks_of(settings), on_statistics=watch.statistics)
+    )
+    plain = settings.snapshot.topic is not None and settings.snapshot.delivery == "idempotent"
+    sink = Sink(_producer_settings(settings), hooks=hooks_of(settings)) if given.topic is not None or plain else None
+    output = OutputEpochs(lambda: output_epochs(settings), runtime, log)
+    questions, partitions = Questions(plan, runtime, source, output), Partitions(plan)
     worker = Worker(
         plan,
-        around,
+        runtime,
+        source,
         sink,
         _letters_for(settings, sink),
-        gauge,
+        Intake(settings.input, gauge, runtime.wall_clock, watch),
+        questions,
+        partitions,
+        _delivery_of(settings, runtime, source, questions, partitions, sink, watch),
         watch,
-        get_logger(),
-        publishing,
-        _courier_for(settings, publishing, reach),
+        log,
         prepare=lambda timeout_s: make_output_topic(settings, timeout_s),
-        output_epochs=OutputEpochs(lambda: output_epochs(settings), time.monotonic, get_logger()),
     )
-    hooks = replace(hooks_of(settings), on_statistics=watch.statistics)
-    return worker, Source(settings.kafka, settings.input.topic, worker.tenures, hooks=hooks)
+    return worker, source
 
 
-def publishing_of(settings: Settings) -> Publishing | None:
-    given = settings.snapshot
-    if given.topic is None:
-        return None
-    return Publishing(
-        topic=given.topic,
-        store_url=settings.checkpoint.url,
-        every_s=given.every_s,
-        every_rows=given.every_rows,
-        republish_s=given.republish_s,
-        inline_max_bytes=given.inline_max_bytes,
-        dtype=given.dtype,
-        column_sums=given.column_sums,
-        column_names=given.column_names,
-        transactional=given.delivery == "transactional",
+def _delivery_of(
+    settings: Settings,
+    runtime: Runtime,
+    source: Source,
+    questions: Questions,
+    partitions: Partitions,
+    sink: Sink | None,
+    watch: Watch,
+) -> Delivery:
+    """A transactional id is new for each worker: the group decides who may deliver, not the id."""
+    encoder, log = SnapshotEncoder(settings.snapshot, settings.checkpoint.url), get_logger()
+    parts: dict[str, Any] = {"runtime": runtime, "source": source, "partitions": partitions, "log": log}
+    if settings.snapshot.topic is None:
+        return Delivery(**parts)
+    if settings.snapshot.delivery == "idempotent":
+        assert sink is not None
+        return Idempotent(**parts, sink=sink, encoder=encoder, watch=watch)
+    transactions = TransactionalSink(
+        _producer_settings(settings),
+        f"{settings.group}-{uuid.uuid4().hex}",
+        give_up_s=DELIVER_S,
+        reach=runtime.reach or (lambda _: None),
+        hooks=hooks_of(settings),
     )
-
-
-def _courier_for(
-    settings: Settings, publishing: Publishing | None, reach: Callable[[str], None]
-) -> Callable[[Worker], Courier] | None:
-    """Its transactional id is new for each worker: who may deliver is decided by the group, not by the id."""
-    if publishing is None or not publishing.transactional:
-        return None
-    name = f"{settings.group}-{uuid.uuid4().hex}"
-    sink = TransactionalSink(
-        _producer_settings(settings), name, give_up_s=DELIVER_S, reach=reach, hooks=hooks_of(settings)
-    )
-    return lambda worker: Courier(worker, sink, publishing)
+    return Transactional(**parts, questions=questions, sink=transactions, encoder=encoder, watch=watch)
 
 
 def _producer_settings(settings: Settings) -> dict[str, Any]:
@@ -224,6 +202,22 @@ def output_epochs(settings: Settings) -> dict[int, int]:
         return epochs_on(tail, settings.group, settings.input.topic, get_logger())
     finally:
         tail.close()
+
+
+def epochs_on(tail: Tail, group: str, topic: str, log: Log) -> dict[int, int]:
+    """By partition of `topic`, read from `tail` to its end. An epoch that no owner can go above is logged."""
+    epochs = Epochs(group, topic)
+    for records in tail.catch_up(READ_S):
+        for record in records:
+            epochs.note(record.key, record.value, record.headers)
+    for partition, epoch in epochs.forged.items():
+        log.warning(
+            "forged snapshot on the output topic hides the partition from readers: publish a null value under its key",
+            output_topic=tail.topic,
+            key=f"{group}/{topic}/{partition}",
+            epoch=epoch,
+        )
+    return epochs.found
 
 
 def _letters_for(settings: Settings, sink: Sink | None) -> Callable[[str | None], DeadLetters] | None:

@@ -68,7 +68,6 @@ class Assignment:
         self,
         consumer: Consumer,
         topic: str,
-        listener: RebalanceListener,
         failures: Failures,
         *,
         incremental: bool,
@@ -86,8 +85,8 @@ class Assignment:
         self.leaving: frozenset[int] = frozenset()
         """About to go: those of which the listener is being told."""
         self.closing = False
+        self.listener: RebalanceListener  # set by Source.subscribe
         self._topic = topic
-        self._listener = listener
         self._failures = failures
         self._incremental = incremental
         self._on_given = on_given
@@ -132,7 +131,7 @@ class Assignment:
         lost = self._before - self._left_in_this_poll
         if lost:
             with self._failures.kept():
-                self._listener.on_lost(sorted(lost))
+                self.listener.on_lost(sorted(lost))
         self._drop(lost)
         return lost
 
@@ -141,7 +140,7 @@ class Assignment:
         lost = self.all
         if lost:
             with self._failures.kept():
-                self._listener.on_lost(sorted(lost))
+                self.listener.on_lost(sorted(lost))
         self._drop(lost)
 
     # Reading and pausing
@@ -173,18 +172,18 @@ class Assignment:
         starts: Mapping[int, Start | None] = {}
         if self._failures.first is None:
             with self._failures.kept():
-                starts = self._listener.on_assign(partitions)
+                starts = self.listener.on_assign(partitions)
                 assert set(starts) == set(partitions), "the listener must place every partition, and no other"
         with self._failures.kept():
             self._take(starts if self._failures.first is None else {})
 
     def on_revoke(self, client: Consumer, given: list[TopicPartition]) -> None:
         if client is self.consumer:
-            self._leave({tp.partition for tp in given}, self._listener.on_revoke)
+            self._leave({tp.partition for tp in given}, self.listener.on_revoke)
 
     def on_lost(self, client: Consumer, given: list[TopicPartition]) -> None:
         if client is self.consumer:
-            self._leave({tp.partition for tp in given}, self._listener.on_lost)
+            self._leave({tp.partition for tp in given}, self.listener.on_lost)
 
     def _lose_unreported(self, given: Collection[int]) -> None:
         """What is assigned while it is still held was lost in between (librdkafka's pull request 5604).
@@ -195,7 +194,7 @@ class Assignment:
         lost = self.all & set(given) if self._incremental else self.all
         if lost and self._failures.first is None:
             with self._failures.kept():
-                self._listener.on_lost(sorted(lost))
+                self.listener.on_lost(sorted(lost))
         with self._failures.kept():
             self._drop(lost)
             if self._incremental and (read := self._read_of(given)):

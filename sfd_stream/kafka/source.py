@@ -49,7 +49,6 @@ class Source(Questions):
         self,
         properties: Mapping[str, Any],
         topic: str,
-        listener: RebalanceListener,
         *,
         hooks: Hooks | None = None,
         clock: Callable[[], float] = time.monotonic,
@@ -76,12 +75,15 @@ class Source(Questions):
         self._assignment = Assignment(
             self._consumer,
             topic,
-            listener,
             self._failures,
             incremental=self._incremental,
             on_given=self._presence.answered,
             on_gone=self._forget,
         )
+
+    def subscribe(self, listener: RebalanceListener) -> None:
+        """Joins the group: from now on `poll` reads, and tells the listener of rebalances."""
+        self._assignment.listener = listener
         self._assignment.subscribe()
 
     def __repr__(self) -> str:

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from sfd_stream.errors import FormatError, RefusedStateError
-from sfd_stream.service.keeper import partition_prefix
 from sfd_stream.sketch.builder import Parameters
 from sfd_stream.state.manifest import (
     BlobRef,
@@ -24,6 +23,7 @@ from sfd_stream.state.manifest import (
 from sfd_stream.state.partition import Shape, restore
 from sfd_stream.state.protocol import bad_blob, load_blobs, read_manifest
 from sfd_stream.state.steps import Refused, Steps, list_keys
+from sfd_stream.storage.contract import partition_prefix
 from sfd_stream.wire.columns import Columns, FixedColumns, GrowingColumns, HashedColumns
 
 

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from sfd_stream.errors import FormatError
-from sfd_stream.service.beside import Beside
 from sfd_stream.service.looks import (
     EVERY_S,
     MERGE_BYTES_MAX,
@@ -31,6 +30,7 @@ from sfd_stream.service.watch import Watch
 from sfd_stream.service.web import Answer, Route
 from sfd_stream.sketch.sketch import Sketch
 from sfd_stream.wire.checkpoints import decode_arrays, encode_arrays
+from sfd_stream.worker.runtime import DaemonExecutor
 
 PATH = "/sketch"
 KIND = "pagesketch"
@@ -97,7 +97,7 @@ class Merging:
     def __init__(self, ask: Ask, clock: Callable[[], float]) -> None:
         self._ask = ask
         self._clock = clock
-        self._beside = Beside(1, "merge")
+        self._beside = DaemonExecutor(1, "merge")
         self._shown: dict[str, Any] = {}
         self._rows: dict[str, int] = {}
         self._rest_until_s = float("-inf")

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, field
+from typing import Any
+
+from sfd_stream.wire.rows import DecodedBatch
 
 
-class Progress(Protocol):
-    """The part of a worker's progress that is told."""
+@dataclass
+class Progress:
+    """What this run has done so far, for people."""
 
-    rows: int
-    bad: int
-    checkpoints: int
+    records: int = 0
+    rows: int = 0
+    bad: int = 0
+    checkpoints: int = 0
+    fences: int = 0
+    ends: dict[int, int] = field(default_factory=dict)
+
+    def take(self, records: int, decoded: DecodedBatch) -> None:
+        self.records += records
+        self.rows += decoded.block.rows
+        self.bad += len(decoded.bad)
 
 
 @dataclass(frozen=True)

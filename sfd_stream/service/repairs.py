@@ -9,8 +9,8 @@ from typing import TypeVar
 
 from sfd_stream.errors import FencedError
 from sfd_stream.service.inspection import Place
-from sfd_stream.service.store_runner import Patience, run
 from sfd_stream.state.manifest import Manifest
+from sfd_stream.state.perform import Patience, run
 from sfd_stream.state.protocol import Created
 from sfd_stream.state.repair import Mark, Start, reset, rollback, rollback_target
 from sfd_stream.state.retention import Removed, retain

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from sfd_stream.errors import FencedError, StoreRefusedError, StoreUnavailableError
-from sfd_stream.service.keeper import AbandonedError
 from sfd_stream.service.status import KafkaStatistics, Moment, PartitionStatus, Status, rounded
 from sfd_stream.state.manifest import Manifest, blob_name_of
 from sfd_stream.state.partition import PartitionState
 
+JobKind = Literal["claim", "checkpoint", "publication", "retention"]
+
 PREVIEW_BYTES = 48
 FAR_BEHIND_S = 10.0
+"""A worker with more seconds of work ahead than this is catching up."""
 OUTSIDE_AFTER_S = 30.0
 """A join takes seconds; a worker outside its group for longer than this is reported as stuck."""
-"""So many seconds of work ahead are called catching up."""
 
 
 LATE_FACTOR, LATE_S = 3.0, 10.0
 """A checkpoint is late at this many times its interval, and no sooner than this long after it."""
+
+
+class ReleasedError(Exception):
+    """The partition was released while a job for it was running."""
 
 
 class Facts(NamedTuple):
@@ -61,6 +66,14 @@ def _fill(state: PartitionState) -> float:
     return rounded(min(max(shares, default=0.0), 1.0))
 
 
+class JobSeen(NamedTuple):
+    """The job of a partition, and what it waits for."""
+
+    kind: JobKind
+    waits_for: str
+    since_s: float
+
+
 class Seen(NamedTuple):
     """What the loop sees of a partition, once a second."""
 
@@ -76,8 +89,7 @@ class Seen(NamedTuple):
     unseen_since: float | None = None
     begins_at: int | None = None
     """Of a partition that is not read yet: where reading will begin, as far as the broker knows."""
-    claim_step_s: float | None = None
-    """Of a partition that is being claimed: since when the claim is at its present step."""
+    job: JobSeen | None = None
     paused: bool = False
     """Whether we do not read it for now, because the sketch or the store is behind."""
 
@@ -113,6 +125,11 @@ def applied_of(seen: Seen, around: Around) -> int | None:
     if around.sketch_idle and seen.position is not None:
         return max(seen.position, seen.facts.next_offset)
     return seen.facts.next_offset
+
+
+def claim_step_s(seen: Seen) -> float | None:
+    """Of a partition that is being claimed: since when the claim is at its present step."""
+    return seen.job.since_s if seen.job is not None and seen.state == "claiming" else None
 
 
 def moment_of(status: Status) -> Moment:
@@ -204,7 +221,7 @@ def failure_kind(error: BaseException) -> str:
         return "unavailable"
     if isinstance(error, StoreRefusedError):
         return "refused"
-    if isinstance(error, AbandonedError):
+    if isinstance(error, ReleasedError):
         return "abandoned"
     return "fenced" if isinstance(error, FencedError) else "other"
 

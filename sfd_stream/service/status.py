@@ -71,6 +71,11 @@ class PartitionStatus:
     snapshot_age_s: float | None = None
     snapshot_bytes: int | None = None
     spectrum: Spectrum | None = None
+    job: str | None = None
+    """What is being done for it: claim, checkpoint, publication or retention."""
+    waits_for: str | None = None
+    """The step that the job waits for, and since how long."""
+    waits_s: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,12 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from sfd_stream.service.keeper import partition_prefix
-from sfd_stream.service.store_runner import Patience, run
 from sfd_stream.state.manifest import Manifest
 from sfd_stream.state.partition import PartitionState, Shape, restore
+from sfd_stream.state.perform import Patience, run
 from sfd_stream.state.protocol import load_blobs, newest_number, read_manifest
 from sfd_stream.state.steps import Refused, Steps
-from sfd_stream.storage.contract import Store, key_part
+from sfd_stream.storage.contract import Store, key_part, partition_prefix
 
 
 @dataclass(frozen=True)

@@ -25,8 +25,10 @@ from sfd_stream.service.meter import Meter
 from sfd_stream.service.seen import (
     Around,
     Facts,
+    JobKind,
     Seen,
     applied_of,
+    claim_step_s,
     failure_kind,
     in_words,
     kafka_statistics,
@@ -36,7 +38,6 @@ from sfd_stream.service.seen import (
     written_bytes,
 )
 from sfd_stream.service.status import DeadLetter, KafkaStatistics, Moment, PartitionStatus, Status, rounded
-from sfd_stream.service.tenure import JobKind
 from sfd_stream.sketch.verify import ALPHA
 from sfd_stream.state.manifest import Manifest
 
@@ -276,7 +277,7 @@ class Watch:
             committed=seen.committed,
             end=end,
             lag=lag,
-            stuck_s=max(known.stuck_s(applied, lag, now, seen.claim_step_s), silent_s),
+            stuck_s=max(known.stuck_s(applied, lag, now, claim_step_s(seen)), silent_s),
             silent_s=silent_s,
             drift=self.looker.drifts.get(seen.partition),
             drift_degrees=degrees,
@@ -287,5 +288,8 @@ class Watch:
             snapshot_age_s=age_s(now, known.unshown_since, seen.unseen_since) if self.identity.shows else None,
             snapshot_bytes=known.snapshot_bytes,
             spectrum=spectrum,
+            job=seen.job.kind if seen.job is not None else None,
+            waits_for=seen.job.waits_for if seen.job is not None else None,
+            waits_s=age_s(now, seen.job.since_s) if seen.job is not None else 0.0,
         )
         return base if facts is None else with_facts(base, facts)

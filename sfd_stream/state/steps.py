@@ -1,7 +1,7 @@
 """What a procedure may ask of the world, and what the world may answer. No procedure here touches anything.
 
 A procedure is a generator: it yields requests, is sent answers, and returns an outcome. So one and the same
-code runs on a real store (`service/store_runner.py`) and in a model that stops, delays, doubles and loses at
+code runs on a real store (`state/perform.py`, `worker/jobs.py`) and in a model that stops, delays, doubles and loses at
 every yield. `UNKNOWN` means that the request may or may not have happened, and may still happen later; the
 procedure decides what to send again, whoever drives it decides how long to wait and when to give up.
 """

@@ -76,6 +76,11 @@ def key_part(text: str) -> str:
     return encoded
 
 
+def partition_prefix(group: str, topic: str, partition: int) -> str:
+    """The folder of a partition's checkpoints."""
+    return f"{key_part(group)}/{key_part(topic)}/{partition}"
+
+
 def part_text(part: str) -> str:
     """The name that `key_part` encoded."""
     return unquote(part, encoding="utf-8", errors="surrogatepass")

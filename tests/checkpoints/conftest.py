@@ -7,7 +7,6 @@ import logging
 import signal
 import time
 import uuid
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,14 +17,16 @@ import pytest
 import yaml
 
 from sfd_stream.cli import main
-from sfd_stream.cli.wiring import shape_of, store_of
+from sfd_stream.cli.wiring import plan_of, shape_of, store_of
 from sfd_stream.config import load
 from sfd_stream.service.inspection import Place, stand
-from sfd_stream.service.keeper import Keeper, Surroundings
-from sfd_stream.service.store_runner import Patience, run
 from sfd_stream.state.manifest import Binding, Manifest
+from sfd_stream.state.perform import Patience, run
 from sfd_stream.state.steps import AskCommitted, AskLog, AskOutputEpoch, LogFacts, Question, Refused
 from sfd_stream.wire.rows import RowLimits, decode
+from sfd_stream.worker.checkpoint_chain import CheckpointChain
+from sfd_stream.worker.runtime import Runtime
+from tests.worker.chains import answering, driven
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -125,23 +126,20 @@ class History:
         self.site = site
         self.log = LogFacts(0, 1_000_000)
         self.shape = shape_of(settings, partition)
-        around = Surroundings(
-            store=store_of(settings), readers=ThreadPoolExecutor(2), clock=time.monotonic, wall_clock=time.time,
-            pause=time.sleep, give_up_s=5.0, keep=settings.checkpoint.keep, reach=lambda _: None,
-        )  # fmt: skip
         self.binding = Binding(*ids, site.group, site.topic, partition)
-        self.keeper = Keeper(site.group, site.topic, partition, around)
+        plan, runtime = plan_of(settings, until_end=False), Runtime(store_of(settings))
+        self.chain = CheckpointChain(plan, partition, runtime, lambda _: None)
         self.state: PartitionState
 
     def claim(self) -> History:
-        self.state = self.keeper.claim(self.binding, self.shape, "earliest", self._answer)
+        self.state = driven(self.chain.claim(self.binding, self.shape, "earliest", answering(self._answer)))
         return self
 
     def checkpoint(self, rows: int) -> Manifest:
         first = self.state.next_offset
         batch = decode(messages(first, first + rows), self.state.columns, RowLimits())
         self.state.apply(batch, first + rows, None, 0)
-        return self.keeper.make_durable(self.state.freeze(), self.binding)
+        return driven(self.chain.write(self.state.freeze(), self.binding))
 
     def _answer(self, question: Question) -> Any:
         match question:

@@ -94,7 +94,7 @@ def test_killed_resumed_and_stopped_it_counts_every_row_once(
         second.wait_for(lambda: second.rows_read() > 0, "rows of the second filling")
         state = second.stop()
         assert (state["ExitCode"], state["OOMKilled"]) == (0, False), second.logs()[-3_000:]
-        assert "let go" not in second.logs()
+        assert "partition released" not in second.logs()
         read = second.told("progress")[-1]["rows"]
         restored = sum(line["rows"] for line in second.told("restored"))
     # Nothing to replay: all that it read is durable, by the last checkpoint alone, and committed.

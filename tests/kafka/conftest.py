@@ -107,7 +107,8 @@ def read(group: str) -> Iterator[Callable[..., Reader]]:
     ) -> Reader:
         diary = diary or Diary(starts)
         settings = {"bootstrap.servers": broker.bootstrap, "group.id": group, **PROTOCOLS[protocol]}
-        sources.append(Source({**settings, **(properties or {})}, topic, diary, **options))
+        sources.append(Source({**settings, **(properties or {})}, topic, **options))
+        sources[-1].subscribe(diary)
         return Reader(sources[-1], diary)
 
     yield make

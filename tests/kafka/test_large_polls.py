@@ -110,7 +110,8 @@ def test_an_eager_assignment_reads_waiting_records_again_and_hands_each_out_once
     """Eager clients assign everything again, each partition from the last record handed out."""
     diary = Diary({0: Start(0), 1: None})
     kafka = {"bootstrap.servers": built_in.bootstrap, "group.id": "large", **PROTOCOLS["eager"]}
-    source = Source(kafka, "t", diary)
+    source = Source(kafka, "t")
+    source.subscribe(diary)
     real, client = source._consumer, FakeClient()
     client.assign = client.incremental_assign  # type: ignore[attr-defined]
     source._consumer = source._assignment.consumer = client  # type: ignore[assignment]

@@ -26,7 +26,8 @@ class Played:
         self.diary = Diary()
         self.now_s = 0.0
         settings = {"bootstrap.servers": "b:1", "group.id": "g", **PROTOCOLS[protocol]}
-        self.source = Source(settings, TOPIC, self.diary, clock=lambda: self.now_s)
+        self.source = Source(settings, TOPIC, clock=lambda: self.now_s)
+        self.source.subscribe(self.diary)
 
     @property
     def client(self) -> Any:

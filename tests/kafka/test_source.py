@@ -429,5 +429,5 @@ def test_closing_is_bounded_when_the_broker_is_gone(private_broker: PrivateBroke
 def test_what_librdkafka_does_not_know_is_a_settings_error_without_the_secret(built_in: Broker) -> None:
     properties = {"bootstrap.servers": built_in.bootstrap, "group.id": "g", "sasl.pasword": "hunter2"}
     with pytest.raises(SettingsError, match=r"sasl\.pasword") as caught:
-        Source(properties, "t", Diary())
+        Source(properties, "t")
     assert "hunter2" not in str(caught.value)

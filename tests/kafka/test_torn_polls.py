@@ -72,7 +72,8 @@ class FakeClient:
 def played(built_in: Broker) -> Iterator[tuple[Source, FakeClient, Diary]]:
     """A source that reads partitions 0 and 1 from offset 0, with its client replaced."""
     diary = Diary()
-    source = Source({"bootstrap.servers": built_in.bootstrap, "group.id": "torn"}, "t", diary)
+    source = Source({"bootstrap.servers": built_in.bootstrap, "group.id": "torn"}, "t")
+    source.subscribe(diary)
     real, client = source._consumer, FakeClient()
     source._consumer = source._assignment.consumer = client  # type: ignore[assignment]
     client.script.append(lambda: assign(source, 0, 1))

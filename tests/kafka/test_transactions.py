@@ -31,7 +31,8 @@ class Member:
 
     def __init__(self, broker: Broker, topic: str, group: str) -> None:
         properties = {"bootstrap.servers": broker.bootstrap, "group.id": group, **SESSION}
-        self.source = Source(properties, topic, self)
+        self.source = Source(properties, topic)
+        self.source.subscribe(self)
 
     def on_assign(self, partitions: Any) -> dict[int, Start]:
         return dict.fromkeys(partitions, Start(0))

@@ -13,9 +13,9 @@ import structlog
 from sfd_stream import SnapshotReader
 from sfd_stream.errors import BrokerRefusedError, BrokerUnavailableError, FencedError
 from sfd_stream.kafka.sink import Sink
-from sfd_stream.service.beside import Beside
 from sfd_stream.service.merge_watch import MergeWatch
 from sfd_stream.service.merger import MergePlan, Merger
+from sfd_stream.worker.runtime import DaemonExecutor
 from tests.reader.made import holds, message, publish, rows_of, sketch_of, snapshot
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def make(kafka: Broker) -> Iterator[Callable[..., Merger]]:
             [reader(name) for name in inputs],
             reader(topic),
             Sink({"bootstrap.servers": kafka.bootstrap}),
-            Beside(1, "merge"),
+            DaemonExecutor(1, "merge"),
             MergeWatch("merge", topic, clock, lambda: 2000.0),
             clock=clock,
             wall_clock=lambda: 2000.0,

@@ -6,23 +6,25 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Collection, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, cast
 
+from sfd_stream.config.model import CheckpointSettings, InputSettings, SnapshotSettings, WorkerSettings
 from sfd_stream.kafka.assignment import RebalanceListener
 from sfd_stream.kafka.commits import CommitResult, Committed
 from sfd_stream.kafka.dead_letters import BadMessageGauge
 from sfd_stream.kafka.records import PartitionBatch, Record, Start
-from sfd_stream.service.keeper import Surroundings
-from sfd_stream.service.tenure import Plan
-from sfd_stream.service.worker import Worker
 from sfd_stream.sketch.builder import Parameters
 from sfd_stream.state.partition import Shape
-from sfd_stream.state.policy import CheckpointPolicy
 from sfd_stream.storage import Store
 from sfd_stream.storage.memory import MemoryStore
 from sfd_stream.wire.columns import FixedColumns
-from sfd_stream.wire.rows import RowLimits, encode_row
+from sfd_stream.wire.rows import encode_row
+from sfd_stream.worker.delivery import Delivery
+from sfd_stream.worker.intake import Intake
+from sfd_stream.worker.partitions import Partitions
+from sfd_stream.worker.questions import Questions
+from sfd_stream.worker.runtime import Plan, Runtime
+from sfd_stream.worker.worker import Worker
 from tests.parts.watched import Stage
 
 D = 20
@@ -76,9 +78,9 @@ class FakeBatch(PartitionBatch):
 class FakeSource:
     """One worker's view of a topic: `assign` and `revoke` happen in the next poll."""
 
-    def __init__(self, logs: Mapping[int, list[bytes | None]], listener: RebalanceListener) -> None:
+    def __init__(self, logs: Mapping[int, list[bytes | None]]) -> None:
         self.logs = dict(logs)
-        self.listener = listener
+        self.listener: RebalanceListener
         self.positions: dict[int, int] = {}
         self.held: set[int] = set()
         self.paused: set[int] = set()
@@ -93,6 +95,9 @@ class FakeSource:
         self.outside_s: float | None = None
         self.away_words = ""
         self.polls = 0
+
+    def subscribe(self, listener: RebalanceListener) -> None:
+        self.listener = listener
 
     @property
     def assigned(self) -> frozenset[int]:
@@ -123,6 +128,7 @@ class FakeSource:
             self.held.discard(partition)
             self.positions.pop(partition, None)
             self.last_committed.pop(partition, None)
+            self.paused.discard(partition)
 
     def begin(self, partition: int, start: Start) -> None:
         self.held.remove(partition)
@@ -185,7 +191,8 @@ class FakeSource:
         return "topic-id"
 
     def close(self, timeout_s: float) -> bool:
-        self.revoke(self.assigned)
+        if self.assigned:
+            self.revoke(self.assigned)
         return True
 
 
@@ -193,41 +200,52 @@ def rows(count: int) -> list[bytes | None]:
     return [encode_row([number % D], [1.0 + number % 7]) for number in range(count)]
 
 
+def plan_of(
+    *,
+    shape: Callable[[int], Shape] | None = None,
+    until_end: bool = True,
+    start: str = "earliest",
+    memory_max_bytes: int = 2**30,
+    **checkpoint: Any,
+) -> Plan:
+    """A checkpoint every 50 rows, in polls of 20."""
+    chosen = {"every_rows": 50, "every_s": 3600.0, "keep": 2, "revoke_budget_s": 5.0, "give_up_s": 5.0, **checkpoint}
+    return Plan(
+        group="group",
+        input=InputSettings(topic="rows", start=start),  # type: ignore[arg-type]
+        checkpoint=CheckpointSettings(url="memory://", **chosen),
+        snapshot=SnapshotSettings(),
+        worker=WorkerSettings(batch_records=20, memory_max_bytes=memory_max_bytes),
+        shape=shape or (lambda p: Shape(FixedColumns(D), Parameters(D, ell=4, seed=(0, p), buffer_entries_max=100))),
+        until_end=until_end,
+    )
+
+
 def worker_on(
     logs: Mapping[int, list[bytes | None]],
     *,
     store: Store | None = None,
-    reach: Callable[[str], None] = lambda _: None,
+    reach: Callable[[str], None] | None = None,
     clock: Callable[[], float] = time.monotonic,
-    give_up_s: float = 5.0,
+    source_class: type[FakeSource] = FakeSource,
     **changes: Any,
 ) -> tuple[Worker, FakeSource, Diary]:
-    """A worker that reads `logs` to their ends, checkpoints every 50 rows, in memory."""
-    plan: dict[str, Any] = {
-        "group": "group",
-        "topic": "rows",
-        "shape": lambda p: Shape(FixedColumns(D), Parameters(D, ell=4, seed=(0, p), buffer_entries_max=100)),
-        "start": "earliest",
-        "limits": RowLimits(),
-        "checkpoint": CheckpointPolicy(50, 3600.0),
-        "revoke_budget_s": 5.0,
-        "give_up_s": give_up_s,
-        "batch_records": 20,
-        "memory_max_bytes": 2**30,
-        "until_end": True,
-        **changes,
-    }
-    around = Surroundings(
-        store=store or MemoryStore(uuid.uuid4().hex),
-        readers=ThreadPoolExecutor(2),
-        clock=clock,
-        wall_clock=lambda: 0.0,
-        pause=time.sleep,
-        give_up_s=give_up_s,
-        keep=2,
-        reach=reach,
-    )
-    diary = Diary()
+    """A worker that reads `logs` to their ends, in memory."""
+    plan, diary, source = plan_of(**changes), Diary(), source_class(logs)
+    runtime = Runtime(store or MemoryStore(uuid.uuid4().hex), reach, clock=clock, wall_clock=lambda: 0.0)
     gauge = BadMessageGauge(max_share=1.0, window=1000, max_consecutive=1000)
-    worker = Worker(Plan(**plan), around, None, None, gauge, Stage(partitions=0).watch, diary)
-    return worker, FakeSource(logs, worker.tenures), diary
+    watch, given, partitions = Stage(partitions=0).watch, cast("Any", source), Partitions(plan)
+    worker = Worker(
+        plan,
+        runtime,
+        given,
+        None,
+        None,
+        Intake(plan.input, gauge, lambda: 0.0, watch),
+        Questions(plan, runtime, given, None),
+        partitions,
+        Delivery(runtime, given, partitions, diary),
+        watch,
+        diary,
+    )
+    return worker, source, diary

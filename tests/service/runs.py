@@ -22,13 +22,13 @@ from sfd_stream.cli.wiring import shape_of, store_of, worker_of
 from sfd_stream.config.model import Settings
 from sfd_stream.errors import ObjectMissingError
 from sfd_stream.kafka.source import Source
-from sfd_stream.service.keeper import partition_prefix
-from sfd_stream.service.store_runner import Patience, run
 from sfd_stream.service.summary import Loaded, load_newest
-from sfd_stream.service.worker import Worker
 from sfd_stream.state.manifest import Manifest, decode_manifest, manifests_prefix
 from sfd_stream.state.partition import Frozen, PartitionState
+from sfd_stream.state.perform import Patience, run
+from sfd_stream.storage.contract import partition_prefix
 from sfd_stream.wire.rows import encode_rows
+from sfd_stream.worker.worker import Worker
 from tests.parts.kafka import Broker
 from tests.service import killable
 
@@ -93,8 +93,9 @@ class WorkerProcess:
 class Companion:
     """A worker on a thread of this process: what it raised is kept for whoever waits."""
 
-    def __init__(self, worker: Worker, source: Source) -> None:
+    def __init__(self, worker: Worker, source: Source, on_turn: Callable[[], None] = lambda: None) -> None:
         self.worker = worker
+        self._on_turn = on_turn
         self.source = source
         self.error: BaseException | None = None
         self.thread = threading.Thread(target=self._work, daemon=True)
@@ -102,7 +103,7 @@ class Companion:
 
     def _work(self) -> None:
         try:
-            self.worker.run(self.source)
+            self.worker.run(self._on_turn)
         except BaseException as error:  # noqa: BLE001 - kept for the test
             self.error = error
 
@@ -205,8 +206,8 @@ class Run:
 
     def inside(self, *, until_end: bool = True, **changes: Mapping[str, Any]) -> Worker:
         """A worker in this process, run to its end; what it refuses is raised."""
-        worker, source = worker_of(self.settings(**changes), until_end=until_end)
-        worker.run(source)
+        worker, _ = worker_of(self.settings(**changes), until_end=until_end)
+        worker.run()
         return worker
 
     def begin(

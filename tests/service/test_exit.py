@@ -17,11 +17,12 @@ import pytest
 import structlog
 
 from sfd_stream.service import merger, merging
-from sfd_stream.service.beside import Beside, Computing
 from sfd_stream.service.merge_watch import MergeWatch
 from sfd_stream.service.merger import MergePlan, Merger
 from sfd_stream.service.merging import Merging
 from sfd_stream.state.partition import PartitionState
+from sfd_stream.worker import checkpoint_chain
+from sfd_stream.worker.runtime import Computing, DaemonExecutor
 from tests.parts.kafka import Broker
 from tests.service.fakes import rows, worker_on
 from tests.service.runs import Rows, wait_until
@@ -46,29 +47,27 @@ class Slow:
         return found
 
 
-def stop_once(worker: Any, slow: Slow) -> None:
+def run_until(worker: Any, slow: Slow) -> None:
     """The worker is stopped as soon as the computation runs, and waits for no last checkpoint."""
     deadline = time.monotonic() + 20
-    worker.on_turn = lambda: worker.stop() if slow.running.is_set() or time.monotonic() > deadline else None
+    worker.run(lambda: worker.stop() if slow.running.is_set() or time.monotonic() > deadline else None)
 
 
 def test_a_batch_that_is_being_sketched_is_finished_before_the_worker_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     slow = Slow()
-    worker, source, _ = worker_on({0: rows(100)}, until_end=False, revoke_budget_s=0.05)
+    worker, _, _ = worker_on({0: rows(100)}, until_end=False, revoke_budget_s=0.05)
     monkeypatch.setattr(PartitionState, "apply", slow)
-    stop_once(worker, slow)
-    worker.run(source)  # type: ignore[arg-type]
+    run_until(worker, slow)
     assert slow.finished > 0
     assert not slow.running.is_set()
 
 
 def test_a_sample_of_the_spectrum_is_finished_before_the_worker_ends() -> None:
     slow = Slow()
-    worker, source, _ = worker_on({0: rows(100)}, until_end=False)
-    looks = worker.watch.looker._executor = Beside(1, "look")
+    worker, _, _ = worker_on({0: rows(100)}, until_end=False)
+    looks = worker.watch.looker._executor = DaemonExecutor(1, "look")
     looks.submit(slow)
-    stop_once(worker, slow)
-    worker.run(source)  # type: ignore[arg-type]
+    run_until(worker, slow)
     assert slow.finished == 1
 
 
@@ -76,27 +75,28 @@ def test_a_sample_of_the_spectrum_is_finished_before_the_worker_ends() -> None:
 def test_a_checkpoint_that_computes_is_awaited_before_the_worker_ends(
     monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
-    from sfd_stream.service import keeper
-
-    slow = Slow(getattr(keeper, step))
-    monkeypatch.setattr(keeper, step, slow)
-    worker, source, _ = worker_on({0: rows(100)}, until_end=False, revoke_budget_s=0.05)
-    stop_once(worker, slow)
-    worker.run(source)  # type: ignore[arg-type]
+    slow = Slow(getattr(checkpoint_chain, step))
+    monkeypatch.setattr(checkpoint_chain, step, slow)
+    worker, _, _ = worker_on({0: rows(100)}, until_end=False, revoke_budget_s=0.05)
+    run_until(worker, slow)
     assert slow.finished > 0
     assert not slow.running.is_set()
 
 
 def test_a_store_request_that_hangs_is_abandoned() -> None:
     gate = threading.Event()
-    worker, source, _ = worker_on(
+    worker, _, _ = worker_on(
         {0: rows(100)},
         until_end=False,
         revoke_budget_s=0.05,
         reach=lambda point: gate.wait(60) and None if point == "before-Put" else None,
     )
-    worker.on_turn = lambda: worker.stop() if worker.progress.rows == 100 else None
-    ending = threading.Thread(target=worker.run, args=(source,), daemon=True)
+
+    def stop() -> None:
+        if worker.progress.rows == 100:
+            worker.stop()
+
+    ending = threading.Thread(target=worker.run, args=(stop,), daemon=True)
     ending.start()
     ending.join(30)
     assert not ending.is_alive()
@@ -154,7 +154,7 @@ def end_merger(parts: Any, when: threading.Event, monkeypatch: pytest.MonkeyPatc
     plan = MergePlan("g", "world", every_s=0.01, republish_s=600.0)
     around: dict[str, Any] = {"clock": time.monotonic, "wall_clock": time.time, "log": structlog.get_logger()}
     nobody: Any = None
-    ending = Merger(plan, [parts], parts, nobody, Beside(1, "merge"), watch, computing=computing, **around)
+    ending = Merger(plan, [parts], parts, nobody, DaemonExecutor(1, "merge"), watch, computing=computing, **around)
     monkeypatch.setattr(watch, "alive", lambda: ending.stop() if when.is_set() else None)
     ending.run()
 
@@ -206,7 +206,7 @@ sys.exit(main())
 
 
 @pytest.mark.parametrize("number", ["SIGTERM", "SIGINT"])
-@pytest.mark.parametrize("module", ["sfd_stream.cli.app", "confluent_kafka", "sfd_stream.service.worker"])
+@pytest.mark.parametrize("module", ["sfd_stream.cli.app", "confluent_kafka", "sfd_stream.worker.worker"])
 def test_a_signal_while_run_is_being_imported_ends_it_with_0(tmp_path: Path, module: str, number: str) -> None:
     """`module` is imported in the first second; the signal arrives just then."""
     arguments = ["run", "--set", "kafka.bootstrap.servers=127.0.0.1:1", "--set", "kafka.group.id=g"]

@@ -11,10 +11,11 @@ import pytest
 
 from sfd_stream.cli.watching import watch_of
 from sfd_stream.config import load
+from sfd_stream.config.model import InputSettings
 from sfd_stream.kafka.dead_letters import BadMessageGauge
-from sfd_stream.service.intake import Intake
 from sfd_stream.service.status import as_json
-from sfd_stream.wire.rows import FixedColumns, HashedColumns, RowLimits
+from sfd_stream.wire.rows import FixedColumns, HashedColumns
+from sfd_stream.worker.intake import Intake
 from tests.parts.watched import Stage
 from tests.service.fakes import FakeBatch
 
@@ -39,7 +40,7 @@ def status_of(*, excerpts: bool) -> Any:
     stage = Stage(partitions=1)
     stage.watch.identity = replace(stage.watch.identity, excerpts=excerpts)
     gauge = BadMessageGauge(max_share=1.0, window=1000, max_consecutive=1000)
-    intake = Intake("rows", RowLimits(), gauge, lambda: 0.0, stage.watch)
+    intake = Intake(InputSettings(topic="rows"), gauge, lambda: 0.0, stage.watch)
     intake.letters = Letters()  # type: ignore[assignment]
     for columns in (FixedColumns(5), HashedColumns(5)):
         intake.take(FakeBatch(0, 0, list(BAD)), columns)

@@ -102,10 +102,10 @@ def test_a_store_away_is_read_ahead_of_up_to_a_limit_and_nothing_is_lost(
     worker.until(lambda: run.durable_offset(0) == 100, "the first rows")
     own_s3.kill()
     kafka.produce(topic, messages[100:])
-    tenure = worker.worker.tenures.get(0)
-    assert tenure is not None
-    worker.until(lambda: tenure.held_back, "the pause")
-    state = tenure.state
+    owned = worker.worker.partitions.get(0)
+    assert owned is not None
+    worker.until(lambda: owned.store_behind, "the pause")
+    state = owned.live.state
     assert state is not None
     worker.until(lambda: state.next_offset > 100, "going on without the store")
     assert state.next_offset < 1500, "but not for ever"

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 from urllib.parse import unquote, urlsplit
 
 import pytest
@@ -15,8 +14,10 @@ from sfd_stream.cli import wiring
 from sfd_stream.errors import BrokerRefusedError
 from sfd_stream.reader.merged import MergedSketch
 from sfd_stream.reader.newest import Epochs
-from sfd_stream.service.claims import OutputEpochs
 from sfd_stream.wire.snapshot_ids import EPOCH_TAKEN_MAX
+from sfd_stream.worker.jobs import Jobs
+from sfd_stream.worker.questions import OutputEpochs
+from sfd_stream.worker.runtime import Runtime
 from tests.parts.kafka import Broker
 from tests.parts.watched import Clock
 from tests.reader.made import (
@@ -32,15 +33,24 @@ from tests.reader.made import (
 from tests.service.conftest import MakeRun
 from tests.service.runs import Rows, Run
 from tests.service.shown import output_topic
+from tests.worker.chains import driven
 
 
 def test_it_is_read_once_for_an_assignment_and_again_for_the_next() -> None:
     clock, readings = Clock(10.0), [{0: 3, 1: 4}, {0: 5}]
-    epochs = OutputEpochs(lambda: readings.pop(0), clock)
-    with ThreadPoolExecutor(8) as threads:
-        assert list(threads.map(lambda partition: epochs.of(partition, 10.0), (0, 1, 2))) == [3, 4, None]
+    runtime, found = Runtime(None, clock=clock), dict[int, int | None]()  # type: ignore[arg-type]
+    epochs, jobs = OutputEpochs(lambda: readings.pop(0), runtime, Lines()), Jobs[int](runtime)
+
+    def claim(partition: int) -> Any:
+        found[partition] = yield from epochs.of(partition, 10.0)
+
+    for partition in (0, 1, 2):
+        jobs.start(partition, "claim", claim(partition))
+    while jobs:
+        assert all(finished.error is None for finished in jobs.advance())
+    assert found == {0: 3, 1: 4, 2: None}
     clock.now = 20.0
-    assert epochs.of(0, 15.0) == 5
+    assert driven(epochs.of(0, 15.0), runtime) == 5
     assert readings == []
 
 
@@ -53,10 +63,11 @@ def test_a_reading_that_fails_is_no_answer() -> None:
             raise answer
         return answer
 
-    epochs = OutputEpochs(read, Clock())
+    runtime = Runtime(None, clock=Clock())  # type: ignore[arg-type]
+    epochs = OutputEpochs(read, runtime, Lines())
     with pytest.raises(TimeoutError, match="away"):
-        epochs.of(0, 0.0)
-    assert epochs.of(0, 0.0) == 7
+        driven(epochs.of(0, 0.0), runtime)
+    assert driven(epochs.of(0, 0.0), runtime) == 7
 
 
 def test_a_claim_goes_on_without_an_answer_and_asks_once_an_assignment() -> None:
@@ -66,17 +77,19 @@ def test_a_claim_goes_on_without_an_answer_and_asks_once_an_assignment() -> None
         readings.append(clock.now)
         raise BrokerRefusedError("no right to read it")
 
-    epochs = OutputEpochs(read, clock, log)
-    assert [epochs.of(partition, 10.0, needed=False) for partition in range(1000)] == [None] * 1000
+    runtime = Runtime(None, clock=clock)  # type: ignore[arg-type]
+    epochs = OutputEpochs(read, runtime, log)
+    found = [driven(epochs.of(partition, 10.0, needed=False), runtime) for partition in range(100)]
+    assert found == [None] * 100
     assert readings == [10.0]
     (line,) = log.lines
     assert "output topic could not be read" in line["event"]
     assert "no right to read it" in line["reason"]
     clock.now = 20.0
-    assert epochs.of(0, 20.0, needed=False) is None  # the next assignment asks again
+    assert driven(epochs.of(0, 20.0, needed=False), runtime) is None  # the next assignment asks again
     assert readings == [10.0, 20.0]
     with pytest.raises(BrokerRefusedError):
-        epochs.of(0, 20.0)  # a state that begins needs it
+        driven(epochs.of(0, 20.0), runtime)  # a state that begins needs it
 
 
 class Lines:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -12,8 +11,6 @@ from confluent_kafka.admin import AdminClient
 
 from sfd_stream.cli.wiring import worker_of
 from sfd_stream.errors import SfdError
-from sfd_stream.service.beside import Beside
-from sfd_stream.service.showing import Showing
 from tests.parts.kafka import Broker
 from tests.service.conftest import MakeRun
 from tests.service.fakes import FakeSource, rows, worker_on
@@ -56,8 +53,6 @@ def test_a_worker_sends_no_admin_request_to_a_coordinator(
     shows = {} if delivery == "none" else {"snapshot": {"topic": output_topic(), "delivery": delivery}}
     run = make_run(kafka, topic, changes=shows)
     worker, source = worker_of(run.settings(), until_end=False)
-    showing = Showing(Beside(1, "ends"), time.monotonic)
-    worker.on_turn = lambda: showing(worker)
     first = Companion(worker, source)
     first.until(lambda: all(run.durable_offset(p) == 50 for p in range(2)), "all rows")
     first.until(lambda: [part.end for part in worker.watch.status.partitions] == [50, 50], "the status")
@@ -90,14 +85,10 @@ class Noting(FakeSource):
         return super().committed(partitions, timeout_s)
 
 
-def noting(worker: Any, source: FakeSource) -> Noting:
-    return Noting(source.logs, worker.tenures)
-
-
 def test_a_claim_asks_the_broker_on_another_thread_than_the_loops() -> None:
-    worker, source, _ = worker_on({0: rows(10), 1: rows(10)})
-    source = noting(worker, source)
-    worker.run(source)  # type: ignore[arg-type]
+    worker, source, _ = worker_on({0: rows(10), 1: rows(10)}, source_class=Noting)
+    assert isinstance(source, Noting)
+    worker.run()
     assert set(source.asked_by) == {"watermarks", "committed"}
     assert all(threading.current_thread() not in threads for threads in source.asked_by.values())
     assert min(source.times_s) >= 3.0, "a loaded broker may need seconds"
@@ -105,8 +96,8 @@ def test_a_claim_asks_the_broker_on_another_thread_than_the_loops() -> None:
 
 def test_what_others_have_committed_is_asked_on_another_thread_than_the_loops() -> None:
     """Partition 1 is another's, which commits its end only while this worker waits for it."""
-    worker, source, _ = worker_on({0: rows(10), 1: rows(10)})
-    source = noting(worker, source)
+    worker, source, _ = worker_on({0: rows(10), 1: rows(10)}, source_class=Noting)
+    assert isinstance(source, Noting)
     source.events = [lambda: source._assign([0])]
     polls_before: list[int] = []
 
@@ -122,7 +113,7 @@ def test_what_others_have_committed_is_asked_on_another_thread_than_the_loops() 
         return FakeSource.committed(source, partitions, timeout_s)
 
     source.committed = slow  # type: ignore[method-assign]
-    worker.run(source)  # type: ignore[arg-type]
+    worker.run()
     assert threading.current_thread() not in source.asked_by["committed"]
     assert polls_before
 
@@ -139,4 +130,4 @@ def test_a_refusal_of_that_question_ends_the_worker() -> None:
 
     source.committed = refused  # type: ignore[method-assign]
     with pytest.raises(SfdError, match="no right"):
-        worker.run(source)  # type: ignore[arg-type]
+        worker.run()

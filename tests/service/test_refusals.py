@@ -9,8 +9,8 @@ import pytest
 
 from sfd_stream.cli.wiring import store_of
 from sfd_stream.errors import BrokerRefusedError, RefusedStateError, StoreError
-from sfd_stream.service.keeper import partition_prefix
 from sfd_stream.state.manifest import encode_manifest, manifest_key
+from sfd_stream.storage.contract import partition_prefix
 from sfd_stream.wire.checkpoints import CHECKSUM_BYTES, checksum
 from tests.parts.kafka import Broker, free_ports
 from tests.parts.seaweed import SeaweedServer

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sfd_stream.cli.wiring import shape_of
+from sfd_stream.worker.partitions import Phase
 from tests.parts.kafka import Broker
 from tests.service.conftest import MakeRun, disk_or_s3_by_protocol, on_disk_and_s3
 from tests.service.runs import Rows, assert_counts
@@ -37,9 +38,9 @@ def test_one_worker_with_all_partitions_stays_within_its_memory_and_leaves_some_
     room = int(2.5 * shape_of(run.settings(), 0).memory_bytes())
     worker = run.begin(worker={"memory_max_bytes": room})
     worker.until(lambda: sum(run.durable_offset(p) == 50 for p in range(4)) == 2, "two of four")
-    tenures = worker.worker.tenures.all()
-    assert [tenure.told_to_wait for tenure in tenures] == [False, False, True, True]
-    assert [run.newest(tenure.partition) is None for tenure in tenures] == [False, False, True, True]
+    owned = list(worker.worker.partitions)
+    assert [each.phase is Phase.WAITING for each in owned] == [False, False, True, True]
+    assert [run.newest(each.number) is None for each in owned] == [False, False, True, True]
     other = run.begin()
     other.until(lambda: all(run.durable_offset(p) == 50 for p in range(4)), "all, with one worker more")
     worker.stop()

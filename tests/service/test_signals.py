@@ -22,7 +22,7 @@ def test_sigterm_is_a_last_checkpoint_and_nothing_to_replay(kafka: Broker, make_
     time.sleep(1)  # some is read by now, and no checkpoint is due for an hour
     worker.signal(signal.SIGTERM)
     assert worker.wait(20) == 0, worker.log()
-    assert "let go" not in worker.log()
+    assert "partition released" not in worker.log()
     read = sum(run.durable_offset(partition) for partition in range(2))
     assert read > 0
     again = run.inside()
@@ -76,7 +76,9 @@ def test_a_worker_stopped_past_its_session_writes_and_shows_nothing_more_and_com
     wait_until(lambda: durable(600), "the other's checkpoints")
     zombie.signal(signal.SIGCONT)
     produce(600, 1000)
-    wait_until(lambda: "lost" in zombie.log() or "fenced" in zombie.log() or "let go" in zombie.log(), "its end")
+    wait_until(
+        lambda: "lost" in zombie.log() or "fenced" in zombie.log() or "partition released" in zombie.log(), "its end"
+    )
     wait_until(lambda: durable(1000), "the rest")
     for partition in range(2):
         later = [m for m in run.manifests(partition) if m.epoch <= epochs[partition]]

@@ -15,9 +15,10 @@ import pytest
 
 from sfd_stream.cli.wiring import store_of
 from sfd_stream.reader.reader import SnapshotReader
-from sfd_stream.wire.snapshots import Snapshot, decode_message
+from sfd_stream.wire.snapshots import Snapshot, decode_message, message_of
 from tests.parts.kafka import Broker
 from tests.parts.slow import smoke_first
+from tests.reader.made import publish
 from tests.service.conftest import MakeRun
 from tests.service.runs import Rows, Run, WorkerProcess, assert_counts, wait_until
 from tests.service.shown import COMPACTED_SOON, Shown, all_shown, compact, latest, order_of, output_topic, parts_of
@@ -125,9 +126,10 @@ def latest_offset(run: Run, shows: str) -> int:
 
 
 def until_stale_is_on_top(run: Run, shows: str, reader: SnapshotReader) -> tuple[list[WorkerProcess], Snapshot]:
-    """A worker sleeps with a snapshot in its hand, another shows a newer one, then the first delivers its own.
+    """A worker sleeps while it publishes a snapshot, another publishes a newer one, then the first message arrives.
 
-    Both, and the newer one, which `reader` has seen.
+    The message of a zombie that is in its producer's queue can't be taken back; the test sends it in its place.
+    Returns both workers, and the newer snapshot, which `reader` has seen.
     """
     messages = Rows.random(1_200).messages(0)
     run.broker.produce(run.topic, messages[:10])
@@ -136,11 +138,12 @@ def until_stale_is_on_top(run: Run, shows: str, reader: SnapshotReader) -> tuple
     wait_until(lambda: all_shown(run.broker, shows), "the first one")
     run.broker.produce(run.topic, messages[10:20])
     wait_until(zombie.marker.exists, "the zombie's sleep")
-    stale, _ = due_of(run)
+    stale, encoded = due_of(run)
     other = run.start()
     run.broker.produce(run.topic, messages[20:])
     wait_until(lambda: reader.latest()[0].next_offset == 60, "the newer one")
     (seen,) = reader.latest()
+    publish(run.broker, shows, [message_of(encoded)])
     zombie.signal(signal.SIGCONT)
     wait_until(lambda: late(all_shown(run.broker, shows), stale), "the stale one on top")
     return [zombie, other], seen

@@ -17,10 +17,10 @@ from sfd_stream.cli import main
 from sfd_stream.cli.wiring import worker_of
 from sfd_stream.errors import RefusedStateError
 from sfd_stream.reader.reader import SnapshotReader
-from sfd_stream.service.publishing import Publishing
 from sfd_stream.state.manifest import Kind
 from sfd_stream.wire.rows import encode_row
 from sfd_stream.wire.snapshots import Reference, decode_message
+from sfd_stream.worker.snapshots import SnapshotEncoder
 from tests.parts.kafka import Broker
 from tests.service.conftest import MakeRun
 from tests.service.runs import Companion, Rows, Run, assert_counts
@@ -208,10 +208,10 @@ def test_a_failed_publication_stays_due_and_the_stream_goes_on(kafka: Broker, ma
     run = make_run(kafka, topic)
     worker = run.begin(snapshot={"topic": shows, "every_s": 0.2})
     worker.until(lambda: run.durable_offset(0) == 100, "the stream")
-    tenure = worker.worker.tenures.get(0)
-    assert tenure is not None
+    owned = worker.worker.partitions.get(0)
+    assert owned is not None
     worker.until(lambda: len({m.due.id for m in run.manifests(0) if m.due is not None}) > 1, "trying again")
-    assert tenure.keeper.owes_snapshot
+    assert owned.chain.owes_snapshot
     assert not [shown for shown in all_shown(kafka, shows) if snapshot_in(run, shown).sketch.rows]
     set_config(kafka, shows, {"max.message.bytes": "2000000"})
     worker.until(lambda: shown_rows(run, shows) == {0: 2000}, "what was due")
@@ -230,7 +230,7 @@ def test_until_the_end_a_failed_publication_is_waited_for(kafka: Broker, make_ru
     assert shown_rows(run, shows) == {0: 1000}
 
 
-class Blocked(Publishing):
+class Blocked(SnapshotEncoder):
     """A snapshot that takes as long as the test likes."""
 
     begun = threading.Event()
@@ -249,14 +249,13 @@ def test_a_slow_snapshot_holds_up_neither_the_loop_nor_the_sketch(kafka: Broker,
     run = make_run(kafka, topic)
     settings = run.settings(snapshot={"topic": shows, "every_s": 0.1})
     worker, source = worker_of(settings, until_end=False)
-    assert worker.delivery.publishing is not None
-    worker.delivery.publishing = Blocked(**vars(worker.delivery.publishing))
+    worker.delivery.encoder = Blocked(**vars(worker.delivery.encoder))  # type: ignore[misc]
     companion = Companion(worker, source)
     run.companions.append(companion)
     try:
         companion.until(Blocked.begun.is_set, "a snapshot in the making")
         kafka.produce(topic, messages[5:])
-        companion.until(lambda: worker.tenures.all()[0].state.next_offset == 100, "reading and sketching")  # type: ignore[union-attr]
+        companion.until(lambda: next(iter(worker.partitions)).live.facts.next_offset == 100, "reading and sketching")
         assert not all_shown(kafka, shows)
     finally:
         Blocked.gate.set()

@@ -63,7 +63,7 @@ def test_while_workers_come_and_go_each_state_is_seen_once(kafka: Broker, make_r
     for step in range(10):
         if step == 3:
             workers.append(run.begin())
-            workers[1].until(workers[1].worker.tenures.all, "its share")
+            workers[1].until(lambda: list(workers[1].worker.partitions), "its share")
         if step == 7:
             workers.pop(0).stop()
         for partition in range(2):

@@ -26,7 +26,7 @@ def test_the_last_state_of_a_worker_that_was_stopped_is_published_before_the_end
     first = run.begin()
     first.until(lambda: first.source.last_committed.get(0) == 50, "the commit")
     second = run.begin(until_end=True)
-    second.until(lambda: second.worker.tenures.joined, "the second in the group")
+    second.until(lambda: second.worker.partitions.joined, "the second in the group")
     time.sleep(1.0)  # in which it finds all rows committed by another
     first.stop()
     assert second.end() is None

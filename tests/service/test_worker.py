@@ -6,44 +6,40 @@ import threading
 import time
 import uuid
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
 from sfd_stream.errors import BrokerRefusedError, RefusedStateError, StoreRefusedError, StoreUnavailableError
-from sfd_stream.service.committing import CONFIRM_EVERY_S
-from sfd_stream.service.keeper import Keeper, partition_prefix
-from sfd_stream.service.showing import Showing
-from sfd_stream.service.store_runner import Patience, run
 from sfd_stream.service.summary import Loaded, load_newest
-from sfd_stream.service.worker import HELD_BACK_AFTER, Worker
 from sfd_stream.sketch.builder import Parameters
 from sfd_stream.state.manifest import Binding, Manifest, decode_manifest, manifests_prefix
 from sfd_stream.state.partition import PartitionState, Shape
-from sfd_stream.state.steps import AskLog, LogFacts
+from sfd_stream.state.perform import Patience, run
+from sfd_stream.state.steps import AskLog, LogFacts, Question
+from sfd_stream.storage.contract import partition_prefix
 from sfd_stream.storage.memory import MemoryStore
 from sfd_stream.wire.rows import GrowingColumns, encode_row
-from tests.service.fakes import FakeSource, rows, worker_on
+from sfd_stream.worker.delivery import CONFIRM_EVERY_S
+from sfd_stream.worker.partitions import OwnedPartition, Phase
+from sfd_stream.worker.worker import PAUSED_AFTER, Worker
+from tests.service.fakes import rows, worker_on
+from tests.worker.chains import answering, chain_on, driven
 
 PREFIX = partition_prefix("group", "rows", 0)
 
 
 def newest(worker: Worker, partition: int = 0) -> Manifest:
-    store = worker.around.store
+    store = worker.runtime.store
     keys = store.list(manifests_prefix(partition_prefix("group", "rows", partition)))
     return decode_manifest(store.get(keys[-1]))
 
 
 def state_of(worker: Worker, partition: int = 0) -> PartitionState:
     steps = load_newest(partition_prefix("group", "rows", partition), "rows/0", worker.plan.shape(partition))
-    loaded = run(steps, worker.around.store, Patience(1, time.monotonic, time.sleep, lambda: 1.0))
+    loaded = run(steps, worker.runtime.store, Patience(1, time.monotonic, time.sleep, lambda: 1.0))
     assert isinstance(loaded, Loaded)
     return loaded.state
-
-
-def go(worker: Worker, source: FakeSource) -> None:
-    worker.run(source)  # type: ignore[arg-type]
 
 
 def turn_until(worker: Worker, condition: Any) -> None:
@@ -53,28 +49,37 @@ def turn_until(worker: Worker, condition: Any) -> None:
         worker.turn()
 
 
-def opened(worker: Worker, source: FakeSource) -> None:
-    worker.source = source  # type: ignore[assignment]
-    worker._begin()
+def owned_by(worker: Worker, partition: int) -> OwnedPartition:
+    owned = worker.partitions.get(partition)
+    assert owned is not None
+    return owned
+
+
+def live(worker: Worker, partition: int) -> PartitionState:
+    state = owned_by(worker, partition).live.state
+    assert state is not None
+    return state
 
 
 def reading(worker: Worker, partition: int) -> bool:
-    tenure = worker.tenures.get(partition)
-    return tenure is not None and tenure.state is not None
+    owned = worker.partitions.get(partition)
+    return owned is not None and owned.phase is Phase.READING
 
 
-def another_claims(worker: Worker, partition: int = 0) -> Keeper:
-    keeper = Keeper("group", "rows", partition, worker.around)
+def another_claims(worker: Worker, partition: int = 0) -> Manifest:
+    chain = chain_on(worker.runtime.store, partition)
     binding = Binding("cluster", "topic-id", "group", "rows", partition)
-    keeper.claim(
-        binding, worker.plan.shape(partition), "earliest", lambda q: LogFacts(0, 10**6) if isinstance(q, AskLog) else 0
-    )
-    return keeper
+
+    def answer(question: Question) -> Any:
+        return LogFacts(0, 10**6) if isinstance(question, AskLog) else 0
+
+    driven(chain.claim(binding, worker.plan.shape(partition), "earliest", answering(answer)))
+    return chain.newest
 
 
 def test_all_rows_are_counted_and_committed() -> None:
     worker, source, _ = worker_on({0: rows(1000), 1: rows(300)})
-    go(worker, source)
+    worker.run()
     assert [state_of(worker, p).rows for p in (0, 1)] == [1000, 300]
     assert source.committed_offsets == {0: 1000, 1: 300}
     assert worker.progress.checkpoints > 5
@@ -82,14 +87,14 @@ def test_all_rows_are_counted_and_committed() -> None:
 
 def test_with_start_latest_a_partition_added_while_it_runs_starts_at_its_beginning() -> None:
     worker, source, _ = worker_on({0: rows(100)}, until_end=False, start="latest")
-    opened(worker, source)
+    worker.open()
     turn_until(worker, lambda: reading(worker, 0))
     source.logs[0] += rows(30)
     source.logs[1] = rows(200)
     source.events.append(lambda: source._assign([1]))
     turn_until(worker, lambda: worker.progress.rows == 230)
     worker.stop()
-    worker.source.close(5.0)
+    source.close(5.0)
     assert [state_of(worker, p).rows for p in (0, 1)] == [30, 200]
 
 
@@ -102,7 +107,7 @@ def test_nothing_is_committed_before_it_is_durable() -> None:
         commit(offsets, metadata)
 
     source.commit = watched  # type: ignore[method-assign]
-    go(worker, source)
+    worker.run()
     assert len(source.commits) > 5
     assert not early
 
@@ -111,7 +116,7 @@ def test_a_committed_offset_that_went_back_is_committed_again() -> None:
     """The coordinator lets every member commit every partition: one that lost this one unawares came last."""
     now = [0.0]
     worker, source, _ = worker_on({0: rows(100)}, until_end=False, clock=lambda: now[0])
-    opened(worker, source)
+    worker.open()
     turn_until(worker, lambda: source.last_committed.get(0, 0) >= 50)
     at, source.committed_offsets[0] = source.last_committed[0], 20
     now[0] += CONFIRM_EVERY_S
@@ -124,13 +129,11 @@ def test_a_committed_offset_that_went_back_is_committed_again() -> None:
 
 
 def test_an_error_while_sketching_ends_it_with_that_error_and_no_checkpoint_of_it() -> None:
-    worker, source, _ = worker_on({0: rows(1000)})
-    opened(worker, source)
+    worker, _, _ = worker_on({0: rows(1000)})
+    worker.open()
     turn_until(worker, lambda: worker.progress.checkpoints > 0)
-    tenure = worker.tenures.get(0)
-    assert tenure is not None
-    assert tenure.state is not None
-    absorb = tenure.state.builder.absorb
+    state = live(worker, 0)
+    absorb = state.builder.absorb
     calls = [0]
 
     def fail_third(block: Any) -> int:
@@ -140,9 +143,9 @@ def test_an_error_while_sketching_ends_it_with_that_error_and_no_checkpoint_of_i
             raise MemoryError("too large")
         return absorb(block)
 
-    tenure.state.builder.absorb = fail_third  # type: ignore[method-assign]
+    state.builder.absorb = fail_third  # type: ignore[method-assign]
     with pytest.raises(MemoryError, match="too large"):
-        go(worker, source)
+        worker.run()
     state = state_of(worker)
     assert state.rows == state.next_offset, "no half of a batch is in the store"
 
@@ -151,9 +154,9 @@ def test_a_row_that_needs_more_columns_than_fit_into_memory_is_refused_before_it
     """Of a growing matrix: one row with a large index must not take a gigabyte where 64 MiB are allowed."""
     shape = Shape(GrowingColumns(1024, 2**20), Parameters(1024, ell=50, buffer_entries_max=100))
     log = [*rows(100), encode_row([2**20 - 1])]
-    worker, source, _ = worker_on({0: log}, shape=lambda _: shape, memory_max_bytes=64 * 2**20)
+    worker, _, _ = worker_on({0: log}, shape=lambda _: shape, memory_max_bytes=64 * 2**20)
     with pytest.raises(RefusedStateError, match=r"rows/0.*1048576 columns.*raise worker\.memory_max_bytes") as refused:
-        go(worker, source)
+        worker.run()
     assert "input.d_max" in str(refused.value)
     state = state_of(worker)
     assert (state.rows, state.next_offset, state.builder.d) == (100, 100, 1024)
@@ -162,45 +165,41 @@ def test_a_row_that_needs_more_columns_than_fit_into_memory_is_refused_before_it
 def test_a_stored_state_with_more_columns_than_fit_into_memory_is_refused() -> None:
     shape = Shape(GrowingColumns(1024, 2**20), Parameters(1024, ell=50, buffer_entries_max=100))
     log, store = [*rows(20), encode_row([2**17 - 1])], MemoryStore(uuid.uuid4().hex)
-    worker, source, _ = worker_on({0: log}, shape=lambda _: shape, store=store)
-    go(worker, source)
-    worker, source, _ = worker_on({0: log}, shape=lambda _: shape, store=store, memory_max_bytes=64 * 2**20)
+    worker, _, _ = worker_on({0: log}, shape=lambda _: shape, store=store)
+    worker.run()
+    worker, _, _ = worker_on({0: log}, shape=lambda _: shape, store=store, memory_max_bytes=64 * 2**20)
     with pytest.raises(RefusedStateError, match=r"rows/0.*131072 columns"):
-        go(worker, source)
+        worker.run()
 
 
 @pytest.mark.parametrize("found_by", ["the loop", "a checkpoint"])
 def test_rows_too_large_to_be_added_up_are_refused_with_the_repair_and_cost_no_other_partition(found_by: str) -> None:
     worker, source, _ = worker_on({0: rows(1000), 1: rows(300)})
-    opened(worker, source)
+    worker.open()
     turn_until(worker, lambda: worker.progress.checkpoints > 0 and reading(worker, 0))
-    tenure = worker.tenures.get(0)
-    assert tenure is not None
-    assert tenure.state is not None
+    state = live(worker, 0)
 
     def overflow(_: Any) -> int:
         raise OverflowError("the squared Frobenius norm would exceed 1")
 
-    tenure.state.builder.absorb = overflow  # type: ignore[method-assign]
+    state.builder.absorb = overflow  # type: ignore[method-assign]
     if found_by == "a checkpoint":
-        worker.sketching.keep_pace = lambda: None  # type: ignore[method-assign]
+        worker.sketch.collect = lambda: None  # type: ignore[method-assign]
     with pytest.raises(RefusedStateError, match=r'norm.*run "sfd-stream checkpoint reset rows/0 --to latest"'):
-        go(worker, source)
+        worker.run()
     state = state_of(worker)
     assert state.rows == state.next_offset
     assert state_of(worker, 1).rows == source.committed_offsets[1]
 
 
 def test_a_checkpoint_due_right_after_a_failed_batch_writes_nothing() -> None:
-    worker, source, _ = worker_on({0: rows(40)}, until_end=False)
-    opened(worker, source)
-    turn_until(worker, lambda: worker.progress.rows == 40 and worker.sketching.idle)
-    tenure = worker.tenures.get(0)
-    assert tenure is not None
-    assert tenure.state is not None
-    tenure.state._whole = False  # as a batch leaves it that failed in the middle
+    worker, _, _ = worker_on({0: rows(40)}, until_end=False)
+    worker.open()
+    turn_until(worker, lambda: worker.progress.rows == 40 and worker.sketch.idle)
+    state = live(worker, 0)
+    state._whole = False  # as a batch leaves it that failed in the middle
     before = newest(worker)
-    worker.begin_checkpoint(tenure)
+    worker.start_checkpoint(owned_by(worker, 0))
     with pytest.raises(AssertionError, match="half-way"):
         turn_until(worker, lambda: False)
     assert newest(worker) == before
@@ -209,39 +208,38 @@ def test_a_checkpoint_due_right_after_a_failed_batch_writes_nothing() -> None:
 def test_a_commit_that_fails_is_sent_again() -> None:
     worker, source, _ = worker_on({0: rows(10)})
     source.fail_commits = 2
-    go(worker, source)
+    worker.run()
     assert source.committed_offsets == {0: 10}
 
 
 def test_a_fenced_owner_drops_the_partition_writes_nothing_and_rejoins() -> None:
     worker, source, diary = worker_on({0: rows(10), 1: rows(10)}, until_end=False)
-    opened(worker, source)
+    worker.open()
     turn_until(worker, lambda: worker.progress.rows == 20)
-    turn_until(worker, lambda: all(t.job is None for t in worker.tenures.all()))
+    turn_until(worker, lambda: not worker.jobs)
     thief = another_claims(worker)
     source.logs[0] = rows(200)
     turn_until(worker, lambda: source.rejoins)
     [said] = diary.of("fenced")
     assert (said["partition"], said["epoch"], said["number"]) == (0, 1, 1), "as whom it was fenced"
-    assert newest(worker) == thief.manifest, "it wrote nothing after the claim"
+    assert newest(worker) == thief, "it wrote nothing after the claim"
     assert worker.progress.fences == 1
     assert source.committed_offsets[0] == 0, "and committed nothing"
     turn_until(worker, lambda: reading(worker, 0) and source.positions[0] == 200)
     assert newest(worker, 1).next_offset == 10, "the others were given up with a last checkpoint"
     worker.stop()
-    go(worker, source)
+    worker.run()
     assert state_of(worker).rows == 200
 
 
 def test_tidying_up_notices_a_new_owner_too() -> None:
     worker, source, diary = worker_on({0: rows(10)}, until_end=False)
-    opened(worker, source)
+    worker.open()
     turn_until(worker, lambda: worker.progress.rows == 10)
-    turn_until(worker, lambda: all(t.job is None for t in worker.tenures.all()))
+    turn_until(worker, lambda: not worker.jobs)
     another_claims(worker)
-    tenure = worker.tenures.get(0)
-    assert tenure is not None
-    worker.begin(tenure, "retention", worker._outcomes._tidy, tenure)
+    owned = owned_by(worker, 0)
+    worker.jobs.start(owned, "retention", owned.chain.prune())
     turn_until(worker, lambda: source.rejoins)
     assert diary.said("fenced")
 
@@ -251,8 +249,8 @@ def test_no_right_to_delete_is_said_and_stops_nothing() -> None:
         def delete(self, key: str) -> None:
             raise StoreRefusedError(f"object lock on {key}")
 
-    worker, source, diary = worker_on({0: rows(500)}, store=Locked("locked"))
-    go(worker, source)
+    worker, _, diary = worker_on({0: rows(500)}, store=Locked("locked"))
+    worker.run()
     assert diary.said("old checkpoints stay")
     assert state_of(worker).rows == 500
 
@@ -266,16 +264,14 @@ def test_a_store_that_is_away_pauses_reading_and_the_loop_goes_on() -> None:
 
     worker, source, diary = worker_on({0: rows(2000)}, reach=reach)
     away.set()
-    opened(worker, source)
-    turn_until(worker, lambda: diary.said("paused: the checkpoint store"))
+    worker.open()
+    turn_until(worker, lambda: diary.said("partition paused: the checkpoint store"))
     polls = source.polls
-    for _ in range(20):
-        worker.turn()
-    assert source.polls == polls + 20
-    assert source.positions[0] <= 2 * HELD_BACK_AFTER * 50 + 20, "those of one checkpoint under way, and those after it"
+    turn_until(worker, lambda: source.polls == polls + 20)
+    assert source.positions[0] <= 2 * PAUSED_AFTER * 50 + 20, "those of one checkpoint under way, and those after it"
     gate.set()
     turn_until(worker, lambda: source.positions[0] == 2000)
-    go(worker, source)
+    worker.run()
     assert state_of(worker).rows == 2000
 
 
@@ -290,8 +286,8 @@ class Away(MemoryStore):
 
 def test_a_store_that_is_away_is_counted_and_said_while_it_is() -> None:
     store = Away("outage")
-    worker, source, diary = worker_on({0: rows(60)}, store=store, until_end=False)
-    opened(worker, source)
+    worker, _, diary = worker_on({0: rows(60)}, store=store, until_end=False)
+    worker.open()
     turn_until(worker, lambda: reading(worker, 0))
     store.away = True
 
@@ -304,24 +300,24 @@ def test_a_store_that_is_away_is_counted_and_said_while_it_is() -> None:
     assert said[0] == {"partition": 0, "epoch": 1, "number": 1, "job": "checkpoint", "reason": "no route"}
     store.away = False
     worker.stop()
-    go(worker, source)
+    worker.run()
     assert state_of(worker).rows == 60
 
 
 def test_a_store_away_for_good_ends_it_after_its_patience() -> None:
     store = Away("away")
-    worker, source, _ = worker_on({0: rows(10)}, store=store, give_up_s=0.2)
+    worker, _, _ = worker_on({0: rows(10)}, store=store, give_up_s=0.2)
     store.away = True
     with pytest.raises(StoreUnavailableError, match="no route"):
-        go(worker, source)
+        worker.run()
 
 
 def test_a_revoke_leaves_a_last_checkpoint_and_no_commit_comes_after_it() -> None:
     worker, source, _ = worker_on({0: rows(30), 1: rows(30)}, until_end=False)
-    opened(worker, source)
+    worker.open()
     turn_until(worker, lambda: worker.progress.rows == 60)
     source.events.append(lambda: source.revoke([0]))
-    turn_until(worker, lambda: worker.tenures.get(0) is None)
+    turn_until(worker, lambda: worker.partitions.get(0) is None)
     assert newest(worker).next_offset == 30
     assert source.committed_offsets[0] == 30
     commits = [commit for commit in source.commits if commit[0] == 0]
@@ -333,8 +329,8 @@ def test_a_revoke_leaves_a_last_checkpoint_and_no_commit_comes_after_it() -> Non
 @pytest.mark.parametrize(
     ("held_at", "made", "said"),
     [
-        ("before-blobs", None, "let go without a last checkpoint"),
-        ("after-manifest", 1.0, "let go with all rows durable"),
+        ("before-blobs", None, "partition released without final checkpoint"),
+        ("after-manifest", 1.0, "partition released, all rows durable"),
     ],
 )
 def test_a_revoke_past_its_budget_lets_go_and_nothing_is_committed_later(
@@ -347,11 +343,11 @@ def test_a_revoke_past_its_budget_lets_go_and_nothing_is_committed_later(
         revoke_budget_s=0.1,
         reach=lambda point: None if point != held_at else gate.wait(20) and None,
     )
-    opened(worker, source)
+    worker.open()
     turn_until(worker, lambda: worker.progress.rows == 30)
     source.events.append(lambda: source.revoke([0]))
-    turn_until(worker, lambda: worker.tenures.get(0) is None)
-    [let_go] = [line for line, _ in diary.lines if line.startswith("let go")]
+    turn_until(worker, lambda: worker.partitions.get(0) is None)
+    [let_go] = [line for line, _ in diary.lines if line.startswith("partition released")]
     assert let_go.startswith(said)
     counted = worker.watch.meter.registry.get_sample_value
     assert counted("sfd_checkpoints_total", {"partition": "0"}) == made
@@ -374,20 +370,15 @@ def test_a_revoke_does_not_wait_for_a_claim() -> None:
             gate.wait(60)
 
     worker, source, _ = worker_on({0: rows(30)}, until_end=False, reach=reach)
-    opened(worker, source)
+    worker.open()
     turn_until(worker, reached.is_set)
-    source.events.append(lambda: source.revoke([0]))
-    waits: list[str] = []
-    pause = worker.around.pause
-
-    def noted(seconds: float) -> None:
-        waits.append(threading.current_thread().name)
-        pause(seconds)
-
-    object.__setattr__(worker.around, "pause", noted)
-    worker.turn()
-    assert worker.tenures.get(0) is None
-    assert threading.current_thread().name not in waits, "the loop waits for the claim"
+    waits: list[float] = []
+    wait = worker.runtime.wait
+    object.__setattr__(worker.runtime, "wait", lambda seconds: waits.append(seconds) or wait(seconds))
+    worker.on_revoke([0])
+    assert worker.partitions.get(0) is None
+    assert not waits, "the loop waits for the claim"
+    source.held.clear()
     gate.set()
     source.events.append(lambda: source._assign([0]))
     turn_until(worker, lambda: worker.progress.rows == 30)
@@ -395,13 +386,13 @@ def test_a_revoke_does_not_wait_for_a_claim() -> None:
 
 def test_a_lost_partition_writes_nothing_more() -> None:
     worker, source, _ = worker_on({0: rows(30)}, until_end=False)
-    opened(worker, source)
+    worker.open()
     turn_until(worker, lambda: worker.progress.rows == 30)
     before = newest(worker)
-    worker.tenures.on_lost([0])
+    worker.on_lost([0])
     worker.stop()
     source.positions.clear()
-    go(worker, source)
+    worker.run()
     assert newest(worker) == before
 
 
@@ -418,7 +409,7 @@ def test_a_broker_that_does_not_answer_is_asked_again_and_the_loop_is_not_held_u
         return answer(partition, timeout_s)
 
     source.watermarks = slow  # type: ignore[method-assign]
-    go(worker, source)
+    worker.run()
     assert asked[0] == 4
     assert state_of(worker).rows == 10
 
@@ -431,7 +422,7 @@ def test_a_broker_that_never_answers_a_claim_is_given_up() -> None:
 
     source.watermarks = never  # type: ignore[method-assign]
     with pytest.raises(BrokerRefusedError, match=r"did not answer, and not for 0\.1 s"):
-        go(worker, source)
+        worker.run()
 
 
 def test_told_to_stop_while_the_broker_is_away_it_stops() -> None:
@@ -442,35 +433,35 @@ def test_told_to_stop_while_the_broker_is_away_it_stops() -> None:
         raise TimeoutError("broker did not answer")
 
     source.cluster_id = never  # type: ignore[method-assign]
-    go(worker, source)
+    worker.run()
 
 
 def test_a_long_shrink_pauses_reading_and_never_polling(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sfd_stream.service.sketching.PATIENCE_S", 0.01)
+    monkeypatch.setattr("sfd_stream.worker.sketch_thread.PATIENCE_S", 0.01)
     worker, source, _ = worker_on({0: rows(2000)})
-    opened(worker, source)
+    worker.open()
     turn_until(worker, lambda: worker.progress.rows > 0)
     gate = threading.Event()
-    worker.sketching._thread.submit(gate.wait, 20)
+    worker.runtime.sketch.submit(gate.wait, 20)
     turn_until(worker, lambda: 0 in source.paused)
     at, polls = source.positions[0], source.polls
     for _ in range(10):
         worker.turn()
     assert (source.positions[0], source.polls) == (at, polls + 10)
     gate.set()
-    go(worker, source)
+    worker.run()
     assert state_of(worker).rows == 2000
 
 
 def test_an_exception_in_a_rebalance_ends_it() -> None:
-    worker, source, _ = worker_on({0: rows(10)})
+    worker, _, _ = worker_on({0: rows(10)})
 
     def broken(_: int) -> Any:
         raise LookupError("no such shape")
 
     object.__setattr__(worker.plan, "shape", broken)
     with pytest.raises(LookupError, match="no such shape"):
-        go(worker, source)
+        worker.run()
 
 
 @pytest.mark.parametrize("waits_for", ["broker", "store"])
@@ -493,17 +484,20 @@ def test_a_claim_that_does_not_progress_is_logged_and_visible(monkeypatch: pytes
             raise TimeoutError("b:1 did not answer within 5 s (no answer)")
 
         monkeypatch.setattr(source, "watermarks", silent)
-    showing = Showing(ThreadPoolExecutor(1), worker.around.clock)
-    worker.watch.clock = worker.around.clock
-    opened(worker, source)
-    tenure = worker.tenures
+    worker.watch.clock = worker.runtime.clock
+    worker.open()
 
     def shown() -> Any:
-        showing(worker)  # type: ignore[arg-type]
         return worker.watch.status.partitions[0]
 
+    def step() -> str:
+        running = worker.jobs.of(owned_by(worker, 0))
+        assert running is not None
+        return running.wait.what
+
     wanted = "AskLog" if waits_for == "broker" else "CreateIfAbsent"
-    turn_until(worker, lambda: tenure.get(0) is not None and tenure.get(0).step == wanted)  # type: ignore[union-attr]
+    worker.turn()
+    turn_until(worker, lambda: step() == wanted)
     now[0] += 10
     worker.turn()
     assert not diary.said("partition claim does not progress")
@@ -514,6 +508,7 @@ def test_a_claim_that_does_not_progress_is_logged_and_visible(monkeypatch: pytes
     assert [(line["partition"], line["step"], line["for_s"]) for line in told] == [(0, wanted, 35)]
     assert "did not answer" in told[0]["reason"] or waits_for == "store"
     assert shown().stuck_s >= 35
+    assert (shown().job, shown().waits_for, shown().waits_s > 34) == ("claim", wanted, True)
     assert worker.watch.status.doing == "stuck: the claim of partition 0 does not progress"
     now[0] += 20
     worker.turn()
@@ -522,8 +517,9 @@ def test_a_claim_that_does_not_progress_is_logged_and_visible(monkeypatch: pytes
     worker.turn()
     assert len(diary.of("partition claim does not progress")) == 2, "but as long as it lasts"
     gate.set()
-    turn_until(worker, lambda: reading(worker, 0))
+    turn_until(worker, lambda: reading(worker, 0) and not worker.jobs)
     now[0] += 2
-    assert (shown().state, shown().stuck_s) == ("reading", 0.0)
+    worker.turn()
+    assert (shown().state, shown().stuck_s, shown().job) == ("reading", 0.0, None)
     worker.stop()
-    worker.source.close(5.0)
+    source.close(5.0)

@@ -10,6 +10,7 @@ python -m tests.simulation --mutations            how many seeds each mutation o
 from __future__ import annotations
 
 import argparse
+import logging
 import sys
 import time
 from collections import Counter
@@ -55,6 +56,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--history", action="store_true", help="print what happened")
     parser.add_argument("--shrink", action="store_true", help="shorten the first failure, and print its history")
     given = parser.parse_args(arguments)
+    logging.getLogger("sfd_stream").setLevel(logging.CRITICAL)  # the history has all log lines
     if given.mutations:
         return _mutations(given.source, given.seed, given.seeds, given.mutation)
     return _seeds(given)

@@ -19,8 +19,6 @@ class Duties:
     def __init__(self, world: World, judge: Judge) -> None:
         self._world = world
         self._judge = judge
-        self._tried: dict[Task, tuple[str, bytes]] = {}
-        """By task: the manifest that it tried to create last."""
         self._released: dict[tuple[str, int], dict[Task | None, int]] = {}
         """By process and partition, since its release: writes that each task has begun."""
         world.objects.on_begin = self._begin_write
@@ -35,22 +33,16 @@ class Duties:
                 self._judge.fail("bounded", f"{process.name} has {threads} threads and {requests} open requests")
         active().call_later(LOOK_S, lambda: self.watch_bounds(processes))
 
-    def reached(self, who: str, point: str) -> None:
-        """A worker that goes on after a manifest has it in the chain: it was the newest one."""
-        task = active().current
-        if point == "before-blobs":
-            self._tried.pop(task, None)  # type: ignore[arg-type]
-        if point not in ("after-manifest", "after-claim") or task is None:
-            return
-        key, data = self._tried.pop(task, ("none", b""))
-        if not any(self._judge.is_in_chain(partition, data) for partition in range(len(self._judge.chains))):
-            self._judge.fail("believed durable", f"{who} goes on after manifest {key}, which is not in the chain")
+    def reached(self, who: str, believed: Iterable[tuple[int, int, bytes]]) -> None:
+        """A manifest (partition, number, bytes) that a worker takes for its newest is, or was, the newest one."""
+        for partition, number, data in believed:
+            if not self._judge.is_in_chain(partition, data):
+                text = f"{who} goes on after manifest {number} of partition {partition}, which is not in the chain"
+                self._judge.fail("believed durable", text)
 
     def _begin_write(self, process: Process, key: str, data: bytes | None) -> None:
-        task = active().current
-        if data is not None and "/manifests/" in key and task is not None:
-            self._tried[task] = key, data
-        partition = _partition(key)
+        del data
+        task, partition = active().current, _partition(key)
         begun = None if partition is None else self._released.get((process.name, partition))
         if begun is None:
             return

@@ -71,7 +71,7 @@ class Universe:
                 del sys.modules[name]
 
     def __getitem__(self, name: str) -> Any:
-        """A module of the package: `universe["service.worker"]`."""
+        """A module of the package: `universe["worker.worker"]`."""
         return self._load(f"{PACKAGE}.{name}")
 
     def _import(

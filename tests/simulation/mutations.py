@@ -30,12 +30,6 @@ def _one(file: str, old: str, new: str, seeds: int = 300, *, aim: str | None = N
     return Mutation((Edit(file, old, new),), seeds, aim)
 
 
-_DURABLE = """        manifest = keeper.make_durable(frozen, binding, snapshot)  # durable before visible,
-        self.watch.durable(tenure.partition, manifest)
-"""
-_SHOW = """        self.delivery.show(tenure, snapshot)  # visible before forgotten
-        self.delivery.commit(tenure, manifest)
-"""
 _CREATE = """    while (yield CreateIfAbsent(key, data)) is not Answer.DONE:
         found = yield from get(key)
         if found == data:  # whole bytes, the nonce among them [G]
@@ -46,31 +40,24 @@ _CREATE = """    while (yield CreateIfAbsent(key, data)) is not Answer.DONE:
         return Fenced(manifest.number)
     return Created(manifest)
 """
-_FENCED = """        outcome = self._run(steps)
+_FENCED = """        outcome = yield from self._run(self._writing(frozen, binding, snapshot))
         if isinstance(outcome, Fenced):
             raise self._fenced(outcome)
-        if isinstance(outcome, Refused):
-            raise outcome.error()
-        self.manifest = outcome.manifest
 """
+_WRITE = "        manifest = yield from owned.chain.write(frozen, binding, snapshot)\n"
 
 MUTATIONS: dict[str, Mutation] = {
     "commit before manifest": _one(
-        "service/worker.py",
-        "        manifest = keeper.make_durable(frozen, binding, snapshot)",
-        "        self.ask(tenure, lambda: self.committing.commit(tenure, frozen.next_offset))\n"
-        "        manifest = keeper.make_durable(frozen, binding, snapshot)",
+        "worker/worker.py", _WRITE, "        self.source.commit({owned.number: frozen.next_offset})\n" + _WRITE
     ),
     "publish before durable": Mutation(
         (
             Edit(
-                "service/worker.py",
-                "        manifest = keeper.make_durable(frozen, binding, snapshot)",
-                "        if snapshot is not None and self._sink is not None:\n"
+                "worker/worker.py",
+                _WRITE,
+                "        if snapshot is not None and self.sink is not None:\n"
                 "            from sfd_stream.wire.snapshots import message_of\n"
-                "            message = message_of(snapshot)\n"
-                "            self.ask(tenure, lambda: self._sink.publish(self.delivery.publishing.topic, *message))\n"
-                "        manifest = keeper.make_durable(frozen, binding, snapshot)",
+                "            self.sink.publish(self.delivery.encoder.topic, *message_of(snapshot))\n" + _WRITE,
             ),
         ),
         300,
@@ -101,14 +88,14 @@ MUTATIONS: dict[str, Mutation] = {
         "state/assign.py", "epoch=next_epoch(manifest.epoch, shown),", "epoch=manifest.epoch,"
     ),
     "forgotten fence": _one(
-        "service/keeper.py",
+        "worker/checkpoint_chain.py",
         _FENCED,
-        _FENCED.replace("raise self._fenced(outcome)", "return self.manifest"),
+        _FENCED.replace("raise self._fenced(outcome)", "return self.newest"),
         300,
         aim="stalls",
     ),
     "fenced owner stays in the group": _one(
-        "service/outcomes.py", "        self._host.source.rejoin()", "        pass", 300, aim="zombies"
+        "worker/worker.py", "        self.source.rejoin()", "        pass", 300, aim="zombies"
     ),
     "next offset one too far": _one("kafka/records.py", "return self.offset + 1", "return self.offset + 2"),
     "next offset one too near": _one("kafka/records.py", "return self.offset + 1", "return self.offset"),
@@ -118,8 +105,8 @@ MUTATIONS: dict[str, Mutation] = {
         "            return TopicPartition(self._topic, partition, start.offset + 1)",
     ),
     "dead letters not awaited": _one(
-        "service/worker.py",
-        "        self._await_letters(tenure, frozen.next_offset)\n",
+        "worker/worker.py",
+        "        yield from self.intake.acknowledged(owned.number, frozen.next_offset)\n",
         "",
     ),
     "failed dead letter forgotten": _one(
@@ -140,12 +127,12 @@ MUTATIONS: dict[str, Mutation] = {
         "        buffer=kept,",
     ),
     "freeze while sketching": _one(
-        "service/sketching.py",
-        "        return self._thread.submit(_freeze, tenure)",
-        "        found: Future[Frozen] = Future()\n        found.set_result(_freeze(tenure))\n        return found",
+        "worker/sketch_thread.py",
+        "        return self._runtime.sketch.submit(_freeze, owned.live)",
+        "        found: Future[Frozen] = Future()\n        found.set_result(_freeze(owned.live))\n        return found",
         400,
     ),
-    "sketch on two threads": _one("service/sketching.py", 'Beside(1, "sketch")', 'Beside(2, "sketch")'),
+    "sketch on two threads": _one("worker/runtime.py", 'DaemonExecutor(1, "sketch")', 'DaemonExecutor(2, "sketch")'),
     "random state shared between partitions": _one(
         "cli/wiring.py",
         "seed=(sketch.seed, partition),",
@@ -175,18 +162,18 @@ MUTATIONS: dict[str, Mutation] = {
         aim="starts",
     ),
     "a lost partition writes": _one(
-        "service/rebalance.py",
-        """        self._host.watch.rebalanced("lost", partitions)
-        self.drop(partitions)
+        "worker/worker.py",
+        """        self.watch.rebalanced("lost", numbers)
+        self._release(*self._ours(numbers))
 """,
-        """        self._host.watch.rebalanced("lost", partitions)
+        """        self.watch.rebalanced("lost", numbers)
 """,
         300,
         aim="stalls",
     ),
     "until end judged by commits alone": _one(
-        "service/ending.py",
-        "        published = not self._hands.delivery.shows or is_published(committed.metadata)",
+        "worker/until_end.py",
+        "        published = not self.publishes or is_published(committed.metadata)",
         "        published = True",
     ),
     "a pause that survives an assignment": _one(
@@ -203,31 +190,32 @@ MUTATIONS: dict[str, Mutation] = {
         aim="commits",
     ),
     "republication puts the next snapshot off": _one(
-        "service/worker.py",
-        "                tenure.republished_at = now_s",
-        "                tenure.republished_at = tenure.snapshot_at = now_s",
+        "worker/partitions.py",
+        "    def begin_republication(self, now_s: float) -> None:\n        self.republished_at_s = now_s",
+        "    def begin_republication(self, now_s: float) -> None:\n"
+        "        self.republished_at_s = self.snapshot_at_s = now_s",
     ),
     "unpublished state not published by the next owner": _one(
-        "service/delivery.py",
-        "        if self.shows:\n            self.show(tenure, keeper.unpublished)\n",
+        "worker/worker.py",
+        "        yield from self.delivery.deliver(owned, owned.chain.take_unpublished())\n",
         "",
         400,
     ),
     "unknown transaction taken for failed": _one(
-        "service/courier.py",
-        "                tenure.settled = tenure.settled and error.certain\n",
-        "",
+        "worker/transactional.py",
+        "                owned.settled = error.certain\n",
+        "                owned.settled = True\n",
         400,
         aim="transactions",
     ),
     "zombie's transaction not refused": _one(
-        "service/courier.py",
-        "            membership = self._host.ask(tenure, self._host.source.membership)\n"
+        "worker/transactional.py",
+        "            membership = self.source.membership()\n"
         "            if membership is None:\n"
         "                return False\n"
-        "            keeper.check_owner()\n",
-        "            keeper.check_owner()\n"
-        "            membership = self._host.ask(tenure, self._host.source.membership)\n"
+        "            yield from owned.chain.check_owner()\n",
+        "            yield from owned.chain.check_owner()\n"
+        "            membership = self.source.membership()\n"
         "            if membership is None:\n"
         "                return False\n",
         300,
@@ -252,62 +240,59 @@ MUTATIONS: dict[str, Mutation] = {
         aim="transactions",
     ),
     "a claim never retried": _one(
-        "service/store_runner.py",
-        "            if now - away_since >= patience.give_up_s:",
-        "            if isinstance(request, CreateIfAbsent):",
+        "worker/jobs.py",
+        "            if now_s - failing_since_s >= give_up_s:",
+        '            if wait.what == "CreateIfAbsent":',
     ),
     "a revoke publishes after its callback": Mutation(
         (
             Edit(
-                "service/rebalance.py",
-                "                tenure.keeper.abandoned.set()\n            self._host.forget(partition)",
-                "                pass\n            self._host.forget(partition)",
+                "worker/worker.py",
+                "        for owned in leaving:\n            self.jobs.cancel(owned)\n",
+                "        for owned in leaving:\n",
             ),
         ),
         300,
         aim="stalls",
     ),
-    "an answer taken after release": _one(
-        "service/outcomes.py",
-        "            if job is None or not job.done() or self._host.tenures.get(tenure.partition) is not tenure:",
-        "            if job is None or not job.done():",
+    "a job advanced after release": _one(
+        "worker/jobs.py",
+        "        running = self._running.pop(key, None)\n",
+        "        running = None\n",
         300,
         aim="stalls",
-    ),
-    "a question answered after release": _one(
-        "service/desk.py", "            if asked.abandoned.is_set():", "            if False:", aim="stalls"
     ),
     "unpublished state published by nobody": Mutation(
         (
             Edit(
-                "service/delivery.py",
-                "        if self.shows:\n            self.show(tenure, keeper.unpublished)\n",
+                "worker/worker.py",
+                "        yield from self.delivery.deliver(owned, owned.chain.take_unpublished())\n",
                 "",
             ),
             Edit(
-                "service/publishing.py",
-                "        if tenure.keeper.owes_snapshot and elapsed_s",
+                "worker/snapshots.py",
+                "        if owned.chain.owes_snapshot and elapsed_s",
                 "        if False and elapsed_s",
             ),
         ),
         400,
     ),
     "a pause is never lifted": _one(
-        "service/sketching.py",
-        '            tenure.log.info("resumed: the checkpoint store has caught up")\n            if not self._stalled:',
-        '            tenure.log.info("resumed: the checkpoint store has caught up")\n            if False:',
+        "worker/worker.py",
+        "        if paused - wanted:",
+        "        if False:",
     ),
     "a failed commit not retried": _one(
-        "service/committing.py",
+        "worker/delivery.py",
         "                self._again_s = now_s + COMMIT_AGAIN_S",
         "                pass",
         400,
         aim="commits",
     ),
     "a snapshot encoded from a moving state": _one(
-        "service/delivery.py",
+        "worker/worker.py",
         "sketch_of(frozen, shape)",
-        "tenure.state.sketch()",
+        "owned.live.state.sketch()",
         400,
     ),
     "merge counts a part twice": _one(
@@ -326,9 +311,9 @@ MUTATIONS: dict[str, Mutation] = {
         "self._changed = bool(self._publish(self._newest)) and False",
     ),
     "until end without commits": _one(
-        "service/ending.py",
-        "        elif self._source.last_committed.get(tenure.partition, -1) >= end:",
-        "        else:",
+        "worker/until_end.py",
+        "        if self.source.last_committed.get(owned.number, -1) >= self.ends.get(owned.number, 0):",
+        "        if True:",
         400,
     ),
 }

@@ -276,7 +276,7 @@ class Run:
 
     def _reached(self, number: int, worker: workers.Worker, point: str) -> None:
         """In the task that reaches the point."""
-        self.duties.reached(worker.process.name, point)
+        self.duties.reached(worker.process.name, worker.new_manifests())
         due = [fault for fault in self._aimed if (fault.target, fault.where) == (number, point) and not self.calm]
         if not due:
             return

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
@@ -53,13 +52,6 @@ class Package:
         self.universe["service.logs"].get_logger = Log
         self.wiring = self.universe["cli.wiring"]
         self.errors = self.universe["errors"]
-        logging.getLogger("sfd_stream").setLevel(logging.CRITICAL)
-
-    def status_of(self, worker: Any) -> Callable[[], None]:
-        """What collects the worker's status after each turn."""
-        beside = self.universe["service.beside"].Beside(1, "ends")
-        showing = self.universe["service.showing"].Showing(beside, primitives.monotonic)
-        return lambda: showing(worker)
 
     def _open_store(self, *_: Any, **__: Any) -> SimulatedStore:
         return SimulatedStore(world().objects, process(), self.errors)
@@ -140,6 +132,7 @@ class Worker:
         self._until_end = until_end
         self._watched = watched
         self._worker: Any = None
+        self._manifests: dict[int, Any] = {}
         self._stopping = False
 
     def start(self) -> None:
@@ -151,20 +144,26 @@ class Worker:
         if self._worker is not None:
             self._worker._stopping = True
 
+    def new_manifests(self) -> Iterator[tuple[int, int, bytes]]:
+        """Partition, number and bytes of each manifest that the worker takes for its newest, once."""
+        if self._worker is None:
+            return
+        for owned in self._worker.partitions:
+            manifest = owned.chain.manifest
+            if manifest is not None and self._manifests.get(owned.number) is not manifest:
+                self._manifests[owned.number] = manifest
+                yield owned.number, manifest.number, self._package.universe["state.manifest"].encode_manifest(manifest)
+
     def _main(self) -> None:
         self.exit = outcome_of(self._run, self._package, self.process)
         active().call_later(0.0, lambda: self.on_exit(self))
         active().wait(None)  # the process ends on the hub, with all its threads
 
     def _run(self) -> None:
-        self._worker, source = self._package.wiring.worker_of(
-            self._settings, until_end=self._until_end, reach=self._reach
-        )
-        if self._watched:
-            self._worker.on_turn = self._package.status_of(self._worker)
+        self._worker, _ = self._package.wiring.worker_of(self._settings, until_end=self._until_end, reach=self._reach)
         if self._stopping:
             self._worker.stop()
-        self._worker.run(source)
+        self._worker.run()
 
     def _reach(self, point: str) -> None:
         self.last_point = point

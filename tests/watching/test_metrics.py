@@ -12,10 +12,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from sfd_stream.cli import main
 from sfd_stream.errors import StoreRefusedError, StoreUnavailableError
-from sfd_stream.service.keeper import AbandonedError
 from sfd_stream.service.meter import READ_OFF, exposition
 from sfd_stream.service.metrics import WORKER_LABELS, declared, markdown
-from sfd_stream.service.tenure import JobKind
+from sfd_stream.service.seen import JobKind, ReleasedError
 from sfd_stream.wire.rows import Reason
 from tests.parts.tools import need
 from tests.parts.watched import Stage
@@ -126,7 +125,7 @@ def test_a_failure_counts_as_its_job_s_and_by_its_kind_and_nowhere_else(job: Job
     stage.watch.job_failed(job, StoreUnavailableError("away"))
     stage.watch.job_failed(job, StoreRefusedError("no right"))
     stage.watch.fenced(0, job)
-    stage.watch.job_failed(job, AbandonedError())
+    stage.watch.job_failed(job, ReleasedError())
     counted = {where: value for where, value in samples(stage).items() if "_failures_" in where[0] and value}
     kinds = ("unavailable", "refused", "fenced", "abandoned")
     assert counted == {(f"sfd_{name}_failures_total", (("kind", kind),)): 1 for kind in kinds}

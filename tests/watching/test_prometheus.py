@@ -20,12 +20,12 @@ import numpy as np
 import pytest
 import yaml
 
-from sfd_stream.cli.wiring import shape_of, surroundings_of
-from sfd_stream.service.keeper import Keeper
+from sfd_stream.cli.wiring import plan_of, shape_of, store_of
 from sfd_stream.state.manifest import Binding, Kind
 from sfd_stream.state.partition import ENTRY_BYTES
-from sfd_stream.state.steps import AskLog, LogFacts
 from sfd_stream.wire.rows import encode_row
+from sfd_stream.worker.checkpoint_chain import CheckpointChain
+from sfd_stream.worker.runtime import Runtime
 from tests.checkpoints.conftest import Site
 from tests.parts.kafka import Broker
 from tests.parts.seaweed import free_ports
@@ -33,6 +33,7 @@ from tests.parts.tools import need
 from tests.service.conftest import MakeRun, make_run
 from tests.service.runs import Run, WorkerProcess, wait_until
 from tests.watching.shipped import ALERTS, RECORDING, panel_queries, rules
+from tests.worker.chains import a_log, answering, driven
 from tests.workers.test_processes import Program, program
 
 SCRAPE_S = 1
@@ -242,13 +243,9 @@ class Faults:
 def claim(run: Run, binding: Binding) -> None:
     """As another worker would that has the partition too: whoever had it is fenced at its next step."""
     settings = run.settings()
-    keeper = Keeper(run.group, run.topic, 0, surroundings_of(settings))
-    keeper.claim(
-        binding,
-        shape_of(settings, 0),
-        "earliest",
-        lambda question: LogFacts(0, 10**9) if isinstance(question, AskLog) else None,
-    )
+    runtime = Runtime(store_of(settings))
+    chain = CheckpointChain(plan_of(settings, until_end=False), 0, runtime, lambda _: None)
+    driven(chain.claim(binding, shape_of(settings, 0), "earliest", answering(a_log)))
 
 
 def up(program: Program) -> bool:

@@ -8,9 +8,9 @@ import time
 from sfd_stream.errors import StoreError
 from sfd_stream.service.doctor.patient import Patient
 from sfd_stream.service.inspection import Place, stand
-from sfd_stream.service.store_runner import Patience, run
 from sfd_stream.service.summary import partitions_in
 from sfd_stream.state.manifest import Manifest
+from sfd_stream.state.perform import Patience, run
 
 
 def newest_manifests(patient: Patient) -> dict[int, Manifest]:

@@ -1,12 +1,13 @@
-"""Drives a procedure of `state/` on a real store and a real broker; waits where the answer is not to be had.
+"""One request of a procedure, performed on a store; and a whole procedure, for tools that may block.
 
-The procedure decides what is sent again; here is decided how long to wait in between, and when to give up.
+The procedure decides what is sent again; the driver decides how long to wait in between, and when to stop.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from sfd_stream.errors import ObjectExistsError, ObjectMissingError, StoreUnavailableError
 from sfd_stream.state.steps import (
@@ -23,11 +24,11 @@ from sfd_stream.state.steps import (
     StoreRequest,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from concurrent.futures import Executor
-
 T = TypeVar("T")
+
+FIRST_S, LONGEST_S = 0.1, 5.0
+DISBELIEVED = 3
+"""A log's end that is not believed is asked for again after the delay of this attempt."""
 
 
 class Store(Protocol):
@@ -45,23 +46,22 @@ ANSWERS_AGAIN = 2
 read between two attempts to write, and would be asked again and again without a pause or an end."""
 
 
+def delay_s(attempt: int, jitter: float) -> float:
+    """Before the next attempt: doubles from FIRST_S up to LONGEST_S, times `jitter` in [0.5, 1]."""
+    return min(LONGEST_S, FIRST_S * 2.0 ** min(attempt, 30)) * jitter
+
+
 @dataclass(frozen=True)
 class Patience:
-    """How waiting goes: from `first_s` doubling to `longest_s`, each times `jitter()` in [0.5, 1].
-
-    `failed` hears of every attempt that is made again; the last one is raised.
-    """
+    """How a tool waits for a store: `give_up_s` without any answer end it."""
 
     give_up_s: float
     clock: Callable[[], float]
     pause: Callable[[float], None]
     jitter: Callable[[], float]
-    failed: Callable[[StoreUnavailableError], None] = lambda _: None
-    first_s: float = 0.1
-    longest_s: float = 5.0
 
     def wait(self, attempt: int) -> None:
-        self.pause(min(self.longest_s, self.first_s * 2.0 ** min(attempt, 30)) * self.jitter())
+        self.pause(delay_s(attempt, self.jitter()))
 
 
 def no_broker(question: Question) -> Any:
@@ -69,20 +69,12 @@ def no_broker(question: Question) -> Any:
     raise AssertionError(f"asked {question} without a broker")
 
 
-def run(
-    steps: Steps[T],
-    store: Store,
-    patience: Patience,
-    *,
-    ask: Callable[[Question], Any] = no_broker,
-    readers: Executor | None = None,
-) -> T:
-    """The outcome of `steps`. Raises StoreUnavailableError once the store was away for `give_up_s` on end.
+def run(steps: Steps[T], store: Store, patience: Patience, *, ask: Callable[[Question], Any] = no_broker) -> T:
+    """The outcome of `steps`. Raises StoreUnavailableError once the store did not answer for `give_up_s`.
 
-    `readers`, if given, reads the many blobs of a state side by side. To stop in between (a deadline, a
-    revoked partition), let `patience.pause` raise: what was sent may still happen, and does no harm.
+    To stop in between let `patience.pause` raise: what was sent may still happen, and does no harm.
     """
-    away_since: float | None = None
+    unavailable_since: float | None = None
     failures = answers = 0
     answer: Any = None
     while True:
@@ -92,50 +84,44 @@ def run(
             outcome: T = stop.value
             return outcome
         if isinstance(request, Question):
-            answer = _ask(request, ask, patience)
+            if isinstance(request, AskLog) and request.again:
+                patience.wait(DISBELIEVED)
+            answer = ask(request)
             continue
         try:
-            answer = _perform(request, store, readers)
-        except StoreUnavailableError as error:
+            answer = perform(request, store)
+        except StoreUnavailableError:
             now = patience.clock()
-            away_since = now if away_since is None else away_since
-            if now - away_since >= patience.give_up_s:
+            unavailable_since = now if unavailable_since is None else unavailable_since
+            if now - unavailable_since >= patience.give_up_s:
                 raise
-            patience.failed(error)
             patience.wait(failures)
             failures, answers = failures + 1, 0
             answer = Answer.UNKNOWN
         else:
             answers += 1
             if answers >= ANSWERS_AGAIN:
-                away_since, failures = None, 0
+                unavailable_since, failures = None, 0
 
 
-def _ask(question: Question, ask: Callable[[Question], Any], patience: Patience) -> Any:
-    if isinstance(question, AskLog) and question.again:
-        patience.wait(3)
-    return ask(question)
-
-
-def _perform(request: StoreRequest, store: Store, readers: Executor | None) -> Any:
+def perform(request: StoreRequest, store: Store) -> Any:
     match request:
         case List(prefix, start_after):
             return store.list(prefix, start_after=start_after)
         case Get(key):
-            return _get(store, key)
+            return get(store, key)
         case GetMany(keys):
-            mapped = map if readers is None else readers.map
-            return list(mapped(lambda key: _get(store, key), keys))
+            return [get(store, key) for key in keys]
         case CreateIfAbsent(key, data):
             return _create(store, key, data)
         case Put(key, data):
             store.put(key, data)
         case Delete(key):
-            return _delete(store, key)
+            _delete(store, key)
     return Answer.DONE
 
 
-def _get(store: Store, key: str) -> bytes | Answer:
+def get(store: Store, key: str) -> bytes | Answer:
     try:
         return store.get(key)
     except ObjectMissingError:
@@ -150,9 +136,8 @@ def _create(store: Store, key: str, data: bytes) -> Answer:
     return Answer.DONE
 
 
-def _delete(store: Store, key: str) -> Answer:
+def _delete(store: Store, key: str) -> None:
     try:
         store.delete(key)
     except ObjectMissingError:
-        return Answer.DONE
-    return Answer.DONE
+        return

@@ -1,4 +1,4 @@
-"""Records to rows. Bad messages are put aside, or stop the worker before anything of their batch is counted."""
+"""Records to rows. Bad messages go to the dead-letter topic, or stop the worker before their batch is counted."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from sfd_stream.config.model import InputSettings
 from sfd_stream.errors import RowDecodeError, TooManyBadMessagesError
 from sfd_stream.kafka.dead_letters import BadMessageGauge, DeadLetters
 from sfd_stream.kafka.records import PartitionBatch
 from sfd_stream.service.watch import Watch
 from sfd_stream.wire.columns import Columns
 from sfd_stream.wire.rows import DecodedBatch, RowLimits, decode
+from sfd_stream.worker.jobs import Job, Wait
 
 
 @dataclass(frozen=True)
@@ -26,11 +28,13 @@ class Intake:
     """`letters` is None where bad messages have nowhere to go. The loop's thread alone calls it."""
 
     def __init__(
-        self, topic: str, limits: RowLimits, gauge: BadMessageGauge, wall_clock: Callable[[], float], watch: Watch
+        self, settings: InputSettings, gauge: BadMessageGauge, wall_clock: Callable[[], float], watch: Watch
     ) -> None:
         self.letters: DeadLetters | None = None
-        self._topic = topic
-        self._limits = limits
+        self._topic = settings.topic
+        self._limits = RowLimits(
+            settings.max_message_bytes, settings.max_message_nnz, settings.max_message_rows, settings.max_name_bytes
+        )
         self._gauge = gauge
         self._wall_clock = wall_clock
         self._watch = watch
@@ -42,7 +46,7 @@ class Intake:
             places = [i for i, value in enumerate(values) if value is not None]
         messages = [value for value in values if value is not None]
         decoded = decode(messages, columns, self._limits)
-        self._put_aside(batch, places, decoded.bad)
+        self._send_bad(batch, places, decoded.bad)
         tombstones = len(values) - len(places)
         self._watch.took(
             batch.partition,
@@ -54,11 +58,11 @@ class Intake:
         )
         return Taken(decoded, tombstones)
 
-    def _put_aside(
+    def _send_bad(
         self, batch: PartitionBatch, places: Sequence[int], bad: Sequence[tuple[int, RowDecodeError]]
     ) -> None:
         """`places` are those of messages among the records: a tombstone is neither good nor bad."""
-        seen, excerpts = 0, self._watch.identity.excerpts
+        done, excerpts = 0, self._watch.identity.excerpts
         for message, error in bad:
             record = batch.record(places[message])
             where = f"{self._topic}/{record.partition} offset {record.offset}"
@@ -66,19 +70,20 @@ class Intake:
                 raise TooManyBadMessagesError(
                     f"{where} is not rows ({error}) and dead_letters.topic is not set: set it, or mend the producer"
                 )
-            self._gauge.good(message - seen)
-            seen = message + 1
+            self._gauge.good(message - done)
+            done = message + 1
             self.letters.send(record, error.reason, datetime.fromtimestamp(self._wall_clock(), UTC))
             words, value = (str(error), record.value) if excerpts else (error.words, None)
             self._watch.dead_letter(record.partition, record.offset, error.reason, words, value)
             self._gauge.bad(error.reason, where)
-        self._gauge.good(len(places) - seen)
+        self._gauge.good(len(places) - done)
 
-    def is_safe(self, partition: int, next_offset: int) -> bool:
-        """Whether every bad message below the offset is acknowledged by the dead-letter topic."""
-        return self.letters is None or self.letters.acknowledged(partition, next_offset)
+    def acknowledged(self, partition: int, next_offset: int) -> Job[None]:
+        """Waits until every bad message below the offset is acknowledged by the dead-letter topic."""
+        while self.letters is not None and not self.letters.acknowledged(partition, next_offset):
+            yield Wait("dead letters")
 
     def forget(self, partition: int) -> None:
-        """On revoke and lost: the next owner meets the same records again."""
+        """At release: the next owner reads the same records again."""
         if self.letters is not None:
             self.letters.forget(partition)

@@ -1,17 +1,16 @@
-"""The runner: answers as the store gives them, waits that grow, an end to patience."""
+"""A procedure run to its end: answers as the store gives them, delays that grow, an end to waiting."""
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from sfd_stream.errors import ObjectExistsError, ObjectMissingError, StoreRefusedError, StoreUnavailableError
-from sfd_stream.service.store_runner import Patience, run
 from sfd_stream.state.assign import Claimed, Wish, assign
 from sfd_stream.state.manifest import manifest_key
+from sfd_stream.state.perform import Patience, run
 from sfd_stream.state.protocol import Created, create
 from sfd_stream.state.retention import Removed, retain
 from sfd_stream.state.steps import AskCommitted, AskLog, AskOutputEpoch, Fenced, LogFacts
@@ -139,7 +138,7 @@ def test_a_pause_that_raises_ends_the_procedure() -> None:
         run(create(PREFIX, genesis()), FakeStore(before={1: AWAY}), patience)
 
 
-def test_assign_asks_the_broker_and_reads_side_by_side() -> None:
+def test_assign_asks_the_broker_and_waits_before_it_asks_again() -> None:
     memory = Memory()
     newest = grown(memory, states=3)[-1]
     store, clock, asked = FakeStore(memory.objects), Clock(), []
@@ -157,8 +156,7 @@ def test_assign_asks_the_broker_and_reads_side_by_side() -> None:
         iter(["n"]),
         0.0,
     )
-    with ThreadPoolExecutor(2) as readers:
-        outcome = run(assign(wish), store, clock.patience(), ask=ask, readers=readers)
+    outcome = run(assign(wish), store, clock.patience(), ask=ask)
     assert isinstance(outcome, Claimed)
     assert outcome.state == (b"sketch2", ())
     assert asked == [AskLog(), AskLog(again=True), AskOutputEpoch(needed=False)]

@@ -1,11 +1,10 @@
-"""The courier by itself: what goes together, what is tried again, what the committed id tells."""
+"""Transactional delivery by itself: what goes together, what is tried again, what the committed id says."""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections.abc import Callable, Collection
-from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,14 +13,16 @@ import pytest
 from sfd_stream.errors import BrokerRefusedError, FencedError
 from sfd_stream.kafka.commits import Committed
 from sfd_stream.kafka.transactions import NotCommittedError, Offset, Outgoing
-from sfd_stream.service.courier import Courier
-from sfd_stream.service.keeper import AbandonedError
-from sfd_stream.service.tenure import Tenure
 from sfd_stream.state.manifest import Binding, BlobRef, Kind, Manifest, SnapshotRef, StateId
 from sfd_stream.state.offset_metadata import metadata_of
+from sfd_stream.worker.jobs import Job, Jobs
+from sfd_stream.worker.partitions import OwnedPartition, Partitions
+from sfd_stream.worker.questions import Questions
+from sfd_stream.worker.runtime import Runtime
+from sfd_stream.worker.transactional import Transactional
 from tests.parts.watched import Stage
-from tests.service.fakes import Diary
-from tests.service.runs import wait_until
+from tests.service.fakes import Diary, plan_of
+from tests.worker.chains import driven
 
 DATA = b"a snapshot's bytes"
 
@@ -38,24 +39,31 @@ def manifest(number: int, *, due: int | None = None, published: int | None = Non
     )  # fmt: skip
 
 
-class FakeKeeper:
+class FakeChain:
     def __init__(self, newest: Manifest) -> None:
         self.manifest = newest
         self.published = newest.published
-        self.abandoned = threading.Event()
         self.fenced = False
         self.where = "rows/0"
-        self.on_step = lambda _: None
+
+    @property
+    def newest(self) -> Manifest:
+        return self.manifest
 
     @property
     def owes_snapshot(self) -> bool:
         return self.manifest.owes_snapshot(self.published)
 
-    def check_owner(self) -> None:
+    def acknowledge(self, published: SnapshotRef) -> None:
+        self.published = published
+
+    def check_owner(self) -> Job[None]:
+        yield from ()
         if self.fenced:
             raise FencedError("another went on")
 
-    def snapshot_bytes(self) -> bytes:
+    def snapshot_bytes(self) -> Job[bytes]:
+        yield from ()
         return DATA
 
 
@@ -79,27 +87,17 @@ class FakeSink:
     def close(self) -> None: ...
 
 
-class FakeHost:
-    """A worker of which only the answers are left."""
+class FakeGroup:
+    """The part of a source that is used."""
 
     def __init__(self, committed: Committed | None = None) -> None:
-        self.plan: Any = SimpleNamespace(give_up_s=1.0)
-        self.around: Any = SimpleNamespace(reach=lambda _: None, clock=time.monotonic)
         self.found = committed
         self.memberships: list[bytes | None] = []
         self.noted: list[tuple[int, int]] = []
-        self.watch = Stage(partitions=0).watch
         self.settled = 0
-
-    def ask(self, _: Tenure, question: Callable[[], Any]) -> Any:
-        return question()
 
     def membership(self) -> bytes | None:
         return self.memberships.pop(0) if self.memberships else b"member"
-
-    @property
-    def source(self) -> FakeHost:
-        return self
 
     def committed(self, partitions: Collection[int], _: float) -> dict[int, Committed | None]:
         self.settled += 1
@@ -109,25 +107,28 @@ class FakeHost:
         self.noted.append((partition, next_offset))
 
 
-class FakePublishing:
-    topic = "shown"
-
-    def message(self, encoded: bytes, due: SnapshotRef) -> tuple[bytes, bytes, tuple[()]]:
-        return str(due.id.number).encode(), encoded, ()
-
-    def advice(self, size: int) -> str:
-        return f"{size} bytes"
+def owned_of(newest: Manifest) -> Any:
+    chain: Any = FakeChain(newest)
+    return OwnedPartition(newest.binding.partition, chain, Diary(), 0.0)
 
 
-def tenure_of(newest: Manifest) -> Any:
-    keeper: Any = FakeKeeper(newest)
-    return Tenure(newest.binding.partition, keeper, Diary())
-
-
-def courier_of(host: FakeHost, sink: FakeSink) -> Courier:
+def delivery_of(group: FakeGroup, sink: FakeSink, runtime: Runtime | None = None) -> Transactional:
+    runtime = runtime or Runtime(None)  # type: ignore[arg-type]
+    source: Any = group
     fake_sink: Any = sink
-    publishing: Any = FakePublishing()
-    return Courier(host, fake_sink, publishing)
+    encoder: Any = SimpleNamespace(
+        topic="shown",
+        message=lambda encoded, due: (str(due.id.number).encode(), encoded, ()),
+        advice=lambda size: f"{size} bytes",
+    )
+    questions = Questions(plan_of(give_up_s=1.0), runtime, source, None)
+    watch = Stage(partitions=0).watch
+    parts: Any = {"runtime": runtime, "source": source, "partitions": Partitions(plan_of()), "log": Diary()}
+    return Transactional(**parts, questions=questions, sink=fake_sink, encoder=encoder, watch=watch)
+
+
+def deliver(delivery: Transactional, owned: OwnedPartition) -> None:
+    driven(delivery.deliver(owned), delivery.runtime)
 
 
 def committed(number: int, *, epoch: int = 1, offset: int | None = None) -> Committed:
@@ -158,89 +159,110 @@ UNKNOWN = NotCommittedError("_TIMED_OUT", certain=False)
 def test_after_a_claim_the_committed_id_tells_what_is_still_to_be_seen(
     newest: Manifest, found: Committed | None, offset: int | None, message: bytes | None
 ) -> None:
-    host, sink = FakeHost(found), FakeSink()
-    courier_of(host, sink).deliver(tenure_of(newest))
+    group, sink = FakeGroup(found), FakeSink()
+    deliver(delivery_of(group, sink), owned_of(newest))
     offsets = [each.offset for offsets, _ in sink.taken for each in offsets]
     keys = [each.key for _, messages in sink.taken for each in messages]
     assert offsets == ([] if offset is None else [offset])
     assert keys == ([] if message is None else [message])
-    assert host.noted == [(0, newest.next_offset)]
+    assert group.noted == [(0, newest.next_offset)]
 
 
 def test_what_was_delivered_is_known_without_asking_again() -> None:
-    host, sink = FakeHost(), FakeSink()
-    courier, tenure = courier_of(host, sink), tenure_of(manifest(5, due=5))
-    courier.deliver(tenure)
-    tenure.keeper.manifest = manifest(6, due=5)
-    courier.deliver(tenure)
+    group, sink = FakeGroup(), FakeSink()
+    delivery, owned = delivery_of(group, sink), owned_of(manifest(5, due=5))
+    deliver(delivery, owned)
+    owned.chain.manifest = manifest(6, due=5)
+    deliver(delivery, owned)
     assert [(offsets[0].offset, len(messages)) for offsets, messages in sink.taken] == [(50, 1), (60, 0)]
-    assert host.settled == 1
+    assert group.settled == 1
 
 
 def test_a_refusal_is_tried_again_under_a_new_membership_and_an_unknown_result_is_asked_for_first() -> None:
-    host, sink = FakeHost(), FakeSink(REFUSED, UNKNOWN)
-    host.memberships = [b"old", b"old", b"new"]
-    tenure = tenure_of(manifest(5, due=5))
-    courier_of(host, sink).deliver(tenure)
+    group, sink = FakeGroup(), FakeSink(REFUSED, UNKNOWN)
+    group.memberships = [b"old", b"old", b"new"]
+    owned = owned_of(manifest(5, due=5))
+    deliver(delivery_of(group, sink), owned)
     assert len(sink.taken) == 1
-    assert host.settled == 2, "at the claim, and after the unknown result"
-    assert not tenure.worker_log.lines
+    assert group.settled == 2, "at the claim, and after the unknown result"
+    assert not owned.worker_log.lines
 
 
 def test_what_an_unknown_result_turns_out_to_have_shown_is_not_shown_again() -> None:
-    host, sink = FakeHost(), FakeSink()
-    tenure = tenure_of(manifest(5, due=5))
+    group, sink = FakeGroup(), FakeSink()
+    owned = owned_of(manifest(5, due=5))
 
     def lands() -> None:
-        host.found = committed(5)
+        group.found = committed(5)
 
     sink.before, sink.answers = lands, [UNKNOWN]
-    courier_of(host, sink).deliver(tenure)
+    deliver(delivery_of(group, sink), owned)
     assert sink.tried == [1]
-    assert tenure.delivered == StateId(1, 5)
-    assert not tenure.keeper.manifest.owes_snapshot(tenure.keeper.published)
+    assert owned.delivered == StateId(1, 5)
+    assert not owned.chain.manifest.owes_snapshot(owned.chain.published)
 
 
 def test_what_can_t_be_delivered_stays_due_and_is_said() -> None:
-    host, sink = FakeHost(), FakeSink(REFUSED, REFUSED, REFUSED)
-    tenure = tenure_of(manifest(5, due=5))
-    courier_of(host, sink).deliver(tenure)
-    [(_, said)] = tenure.worker_log.lines
+    group, sink = FakeGroup(), FakeSink(REFUSED, REFUSED, REFUSED)
+    owned = owned_of(manifest(5, due=5))
+    deliver(delivery_of(group, sink), owned)
+    [(_, said)] = owned.worker_log.lines
     assert said == {"partition": 0, "epoch": 1, "number": 5, "reason": "ILLEGAL_GENERATION"}
-    assert tenure.delivered is None
-    assert tenure.keeper.published is None
+    assert owned.delivered is None
+    assert owned.chain.published is None
 
 
 def test_who_is_no_member_or_not_the_owner_delivers_nothing() -> None:
-    host, sink = FakeHost(), FakeSink()
-    host.memberships = [None, None, None]
-    courier, tenure = courier_of(host, sink), tenure_of(manifest(5, due=5))
-    courier.deliver(tenure)
-    assert len(tenure.worker_log.lines) == 1
-    tenure.keeper.fenced = True
+    group, sink = FakeGroup(), FakeSink()
+    group.memberships = [None, None, None]
+    delivery, owned = delivery_of(group, sink), owned_of(manifest(5, due=5))
+    deliver(delivery, owned)
+    assert len(owned.worker_log.lines) == 1
+    owned.chain.fenced = True
     with pytest.raises(FencedError):
-        courier.deliver(tenure)
+        deliver(delivery, owned)
     assert not sink.tried
 
 
-def test_a_partition_given_up_meanwhile_is_not_tried_again() -> None:
-    sink, tenure = FakeSink(REFUSED), tenure_of(manifest(5, due=5))
-    sink.before = tenure.keeper.abandoned.set
-    with pytest.raises(AbandonedError):
-        courier_of(FakeHost(), sink).deliver(tenure)
+@pytest.mark.parametrize("sent", [False, True])
+def test_a_partition_released_meanwhile_is_not_tried_again(*, sent: bool) -> None:
+    """A transaction that was sent may still happen; one that waits for its turn is not sent any more."""
+    runtime, sink, begun, gate = Runtime(None), FakeSink(REFUSED), threading.Event(), threading.Event()  # type: ignore[arg-type]
+    delivery, jobs = delivery_of(FakeGroup(), sink, runtime), Jobs[Any](runtime)
+    first, second = owned_of(manifest(5, due=5)), owned_of(manifest(5, due=5, partition=1))
+
+    def hold() -> None:
+        begun.set()
+        gate.wait(10)
+
+    sink.before = hold
+    for owned in (first, second):
+        jobs.start(owned, "publication", delivery.deliver(owned))
+        while not (begun.is_set() if owned is first else delivery._waiting):
+            jobs.advance()
+            runtime.wait(0.005)
+    released = first if sent else second
+    jobs.cancel(released)
+    gate.set()
+    while jobs:
+        jobs.advance()
+        delivery.serve()
+        runtime.wait(0.005)
+    assert not released.settled, "what became of it must be asked for"
+    assert [each.partition for offsets, _ in sink.taken for each in offsets] == ([1] if sent else [0])
+    assert sink.tried == [1, 1], "the refusal, then the other one"
 
 
 def test_a_broker_that_refuses_for_good_is_told_to_the_worker() -> None:
     sink = FakeSink(BrokerRefusedError("no right to the transactional id"))
     with pytest.raises(BrokerRefusedError, match="no right"):
-        courier_of(FakeHost(), sink).deliver(tenure_of(manifest(5, due=5)))
+        deliver(delivery_of(FakeGroup(), sink), owned_of(manifest(5, due=5)))
 
 
 @pytest.mark.parametrize("spoilt", [False, True])
 def test_what_waits_together_goes_together_and_one_that_spoils_it_goes_alone(*, spoilt: bool) -> None:
-    gate, sink = threading.Event(), FakeSink()
-    begun = threading.Event()
-    courier = courier_of(FakeHost(), sink)
+    runtime, gate, sink, begun = Runtime(None), threading.Event(), FakeSink(), threading.Event()  # type: ignore[arg-type]
+    delivery, jobs = delivery_of(FakeGroup(), sink, runtime), Jobs[Any](runtime)
 
     def hold() -> None:
         begun.set()
@@ -248,13 +270,19 @@ def test_what_waits_together_goes_together_and_one_that_spoils_it_goes_alone(*, 
 
     sink.before = hold
     sink.answers = [None, REFUSED] if spoilt else []
-    with ThreadPoolExecutor(4) as threads:
-        first = threads.submit(courier.deliver, tenure_of(manifest(2, due=2, partition=0)))
-        assert begun.wait(10)
-        others = [threads.submit(courier.deliver, tenure_of(manifest(2, due=2, partition=p))) for p in (1, 2, 3)]
-        wait_until(lambda: len(courier) == 3, "three that wait")
-        gate.set()
-        for future in (first, *others):
-            future.result(10)
+    deadline = time.monotonic() + 20
+    for partition in range(4):
+        owned = owned_of(manifest(2, due=2, partition=partition))
+        jobs.start(owned, "publication", delivery.deliver(owned))
+        while not begun.is_set() or len(delivery._waiting) < partition:
+            jobs.advance()
+            assert time.monotonic() < deadline
+            runtime.wait(0.005)
+    gate.set()
+    while jobs:
+        assert all(finished.error is None for finished in jobs.advance())
+        delivery.serve()
+        assert time.monotonic() < deadline
+        runtime.wait(0.005)
     assert sink.tried == ([1, 3, 1, 1, 1] if spoilt else [1, 3])
     assert sorted(each.partition for offsets, _ in sink.taken for each in offsets) == [0, 1, 2, 3]

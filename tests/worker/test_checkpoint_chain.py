@@ -1,44 +1,38 @@
-"""The keeper on a store that fails: at whichever call, before or after its effect, nothing is lost or doubled."""
+"""A chain of checkpoints on a store that fails: at any call, before or after its effect, nothing is lost or doubled."""
 
 from __future__ import annotations
 
-import time
-from concurrent.futures import ThreadPoolExecutor
+import threading
 from typing import Any
 
 import pytest
 
 from sfd_stream.errors import FencedError, RefusedStateError
-from sfd_stream.service.keeper import AbandonedError, Keeper, Surroundings
 from sfd_stream.sketch.builder import Parameters
-from sfd_stream.state.manifest import Binding, decode_manifest, manifests_prefix
+from sfd_stream.state.manifest import Binding, Manifest, decode_manifest, manifests_prefix
 from sfd_stream.state.partition import PartitionState, Shape
-from sfd_stream.state.steps import AskCommitted, AskLog, LogFacts, Question
+from sfd_stream.state.steps import AskCommitted
 from sfd_stream.storage import Store
 from sfd_stream.storage.memory import MemoryStore
 from sfd_stream.wire.columns import FixedColumns
 from sfd_stream.wire.rows import decode
-from tests.service.fakes import D, rows
+from sfd_stream.worker.checkpoint_chain import CheckpointChain
+from sfd_stream.worker.jobs import Jobs
+from sfd_stream.worker.runtime import Runtime
+from tests.service.fakes import D, plan_of, rows
 from tests.storage.faults import FailAfter, FailBefore, FaultyStore
+from tests.worker.chains import a_log, answering, chain_on, driven
 
 BINDING = Binding("cluster", "topic-id", "group", "rows", 0)
 SHAPE = Shape(FixedColumns(D), Parameters(D, ell=4, buffer_entries_max=100))
 
 
-def around(store: Store, reach: Any = lambda _: None) -> Surroundings:
-    return Surroundings(store, ThreadPoolExecutor(1), time.monotonic, lambda: 0.0, time.sleep, 5.0, 2, reach)
+def claim(chain: CheckpointChain) -> PartitionState:
+    return driven(chain.claim(BINDING, SHAPE, "earliest", answering(a_log)))
 
 
-def keeper_on(store: Store, reach: Any = lambda _: None) -> Keeper:
-    return Keeper("group", "rows", 0, around(store, reach))
-
-
-def answer(question: Question) -> Any:
-    return LogFacts(0, 10**6) if isinstance(question, AskLog) else None
-
-
-def claim(keeper: Keeper) -> PartitionState:
-    return keeper.claim(BINDING, SHAPE, "earliest", answer)
+def write(chain: CheckpointChain, state: PartitionState, binding: Binding = BINDING) -> Manifest:
+    return driven(chain.write(state.freeze(), binding))
 
 
 def take(state: PartitionState, count: int) -> None:
@@ -49,17 +43,17 @@ def take(state: PartitionState, count: int) -> None:
 def life(store: Store) -> None:
     """A claim, checkpoints and tidying, twice."""
     for _ in range(2):
-        keeper = keeper_on(store)
-        state = claim(keeper)
-        keeper.tidy()
+        chain = chain_on(store)
+        state = claim(chain)
+        driven(chain.prune())
         for count in (30, 70, 5):
             take(state, count)
-            keeper.make_durable(state.freeze(), BINDING)
-            keeper.tidy()
+            write(chain, state)
+            driven(chain.prune())
 
 
 def left_in(store: Store) -> Any:
-    state = claim(keeper_on(store))
+    state = claim(chain_on(store))
     return state.rows, state.next_offset, state.sketch()
 
 
@@ -70,8 +64,7 @@ def calls_of_a_life() -> int:
 
 
 @pytest.mark.parametrize("fault", [FailBefore, FailAfter])
-def test_one_failed_call_anywhere_changes_nothing(fault: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sfd_stream.service.keeper.random.uniform", lambda *_: 0.001)
+def test_one_failed_call_anywhere_changes_nothing(fault: Any) -> None:
     wanted = MemoryStore("wanted")
     life(wanted)
     expected = left_in(wanted)
@@ -84,54 +77,68 @@ def test_one_failed_call_anywhere_changes_nothing(fault: Any, monkeypatch: pytes
 
 def test_the_old_owner_is_fenced_by_a_new_claim_whatever_it_does_next() -> None:
     store = MemoryStore("fence")
-    old, new = keeper_on(store), keeper_on(store)
+    old, new = chain_on(store), chain_on(store)
     state = claim(old)
     claim(new)
     take(state, 10)
     with pytest.raises(FencedError, match="rows/0"):
-        old.make_durable(state.freeze(), BINDING)
+        write(old, state)
     with pytest.raises(FencedError):
-        old.tidy()
+        driven(old.prune())
     manifests = [decode_manifest(store.get(key)) for key in store.list(manifests_prefix("group/rows/0"))]
     assert manifests[-1] == new.manifest
 
 
-def test_after_it_was_abandoned_nothing_is_sent() -> None:
-    store = FaultyStore(MemoryStore("abandoned"))
-    keeper = keeper_on(store)
-    state = claim(keeper)
+@pytest.mark.parametrize("held_at", ["before-blobs", "before-Put", "after-Put", "before-CreateIfAbsent"])
+def test_after_its_job_was_cancelled_nothing_more_is_sent_than_the_request_under_way(held_at: str) -> None:
+    reached, gate = threading.Event(), threading.Event()
+
+    def reach(point: str) -> None:
+        if point == held_at:
+            reached.set()
+            gate.wait(20)
+
+    store = FaultyStore(MemoryStore(f"cancelled {held_at}"))
+    state = claim(chain_on(store))
     take(state, 10)
+    runtime = Runtime(store, reach, wall_clock=lambda: 0.0)
+    chain, jobs = CheckpointChain(plan_of(), 0, runtime, lambda _: None), Jobs[str](runtime)
+    chain.manifest = decode_manifest(store.get(store.list(manifests_prefix("group/rows/0"))[-1]))
+    jobs.start("0", "checkpoint", chain.write(state.freeze(), BINDING))
+    jobs.advance()
+    assert reached.wait(20)
     calls = len(store.calls)
-    keeper.abandoned.set()
-    with pytest.raises(AbandonedError):
-        keeper.make_durable(state.freeze(), BINDING)
-    with pytest.raises(AbandonedError):
-        keeper.tidy()
-    assert len(store.calls) == calls
+    jobs.cancel("0")
+    gate.set()
+    runtime.io.shutdown(wait=True)
+    assert len(store.calls) <= calls + (held_at.startswith("before-") and held_at != "before-blobs")
+    assert not jobs.advance(), "a job is not advanced after its release"
 
 
 def test_a_topic_made_again_between_two_checkpoints_is_refused() -> None:
-    keeper = keeper_on(MemoryStore("again"))
-    state = claim(keeper)
+    chain = chain_on(MemoryStore("again"))
+    state = claim(chain)
     take(state, 10)
     other = Binding("cluster", "another-id", "group", "rows", 0)
     with pytest.raises(RefusedStateError, match="deleted and made again"):
-        keeper.make_durable(state.freeze(), other)
+        write(chain, state, other)
 
 
 def test_every_request_is_a_named_point() -> None:
     points: list[str] = []
-    keeper = keeper_on(MemoryStore("points"), points.append)
-    state = claim(keeper)
+    chain = chain_on(MemoryStore("points"), reach=points.append)
+    state = claim(chain)
     take(state, 10)
-    keeper.make_durable(state.freeze(), BINDING)
+    write(chain, state)
     assert {"before-List", "after-List", "before-CreateIfAbsent", "after-CreateIfAbsent", "before-blobs"} <= set(points)
     assert points.index("before-Put") < points.index("after-Put") < len(points) - points[::-1].index("before-List")
 
 
 def test_a_commit_without_a_checkpoint_is_refused_before_anything_is_written() -> None:
     store = MemoryStore("committed")
-    keeper = keeper_on(store)
+    chain = chain_on(store)
     with pytest.raises(RefusedStateError, match="committed offset 7"):
-        keeper.claim(BINDING, SHAPE, "earliest", lambda q: 7 if isinstance(q, AskCommitted) else answer(q))
+        driven(
+            chain.claim(BINDING, SHAPE, "earliest", answering(lambda q: 7 if isinstance(q, AskCommitted) else a_log(q)))
+        )
     assert store.list("group") == []

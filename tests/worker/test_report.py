@@ -1,4 +1,4 @@
-"""What is shown of a worker while it runs, on a fake source: also what it does not read yet."""
+"""What the status says of a worker while it runs, on a fake source: also of what it does not read yet."""
 
 from __future__ import annotations
 
@@ -6,19 +6,22 @@ import pytest
 
 from sfd_stream.kafka.records import PartitionBatch
 from sfd_stream.service.known import SILENT_AFTER_S
-from sfd_stream.service.showing import ENDS_EVERY_S, Showing
 from sfd_stream.service.status import PartitionStatus
-from sfd_stream.service.worker import Worker
-from tests.parts.watched import AtOnce, Clock
+from sfd_stream.worker.report import ENDS_EVERY_S
+from sfd_stream.worker.worker import Worker
+from tests.parts.watched import Clock
 from tests.service.fakes import rows, worker_on
-from tests.service.test_worker import opened, reading, turn_until
+from tests.service.test_worker import reading, turn_until
 
 
-def looks(worker: Worker, showing: Showing, clock: Clock) -> tuple[PartitionStatus, ...]:
+def statuses(worker: Worker, clock: Clock) -> tuple[PartitionStatus, ...]:
     """Twice, as what is asked in one is known in the next."""
     for _ in range(2):
         clock.now += ENDS_EVERY_S
-        showing(worker)
+        worker._report.update(stopping=False)
+        asking = worker._report._asking._asking
+        if asking is not None:
+            asking.result(10)
     return worker.watch.status.partitions
 
 
@@ -28,23 +31,24 @@ def looks(worker: Worker, showing: Showing, clock: Clock) -> tuple[PartitionStat
 def test_a_partition_without_room_shows_where_it_begins_and_how_far_it_is_behind(
     start: str, committed: dict[int, int], begins_at: int
 ) -> None:
-    worker, source, _ = worker_on({0: rows(10), 1: rows(300)}, memory_max_bytes=5_000, start=start, until_end=False)
+    clock, chosen = Clock(), {"memory_max_bytes": 5_000, "start": start, "until_end": False}
+    worker, source, _ = worker_on({0: rows(10), 1: rows(300)}, clock=clock, **chosen)
+    worker.watch.clock = clock
     source.committed_offsets = committed
-    opened(worker, source)
+    worker.open()
     turn_until(worker, lambda: reading(worker, 0))
-    clock = worker.watch.clock
-    assert isinstance(clock, Clock)
-    showing = Showing(AtOnce(), clock)
-    shown = looks(worker, showing, clock)[1]
+    shown = statuses(worker, clock)[1]
     assert (shown.state, shown.applied, shown.lag) == ("waiting", begins_at, 300 - begins_at)
     source.logs[1] += rows(50)
-    assert looks(worker, showing, clock)[1].lag == 350 - begins_at
+    assert statuses(worker, clock)[1].lag == 350 - begins_at
     assert worker.watch.status.doing == "no room in memory for partition 1: unread until there is"
 
 
 def test_a_partition_that_falls_silent_is_logged_once_and_again_when_it_delivers() -> None:
-    worker, source, diary = worker_on({0: rows(10), 1: rows(10)}, until_end=False)
-    opened(worker, source)
+    clock = Clock()
+    worker, source, diary = worker_on({0: rows(10), 1: rows(10)}, clock=clock, until_end=False)
+    worker.watch.clock = clock
+    worker.open()
     turn_until(worker, lambda: worker.progress.rows == 20)
     poll, silent = source.poll, [True]
 
@@ -57,12 +61,9 @@ def test_a_partition_that_falls_silent_is_logged_once_and_again_when_it_delivers
 
     source.poll = deaf  # type: ignore[method-assign]
     source.logs[1] += rows(30)
-    clock = worker.watch.clock
-    assert isinstance(clock, Clock)
-    showing = Showing(AtOnce(), clock)
     for _ in range(30):
         worker.turn()
-        looks(worker, showing, clock)
+        statuses(worker, clock)
     told = diary.of("partition delivers no records")
     assert [(each["partition"], each["unread"]) for each in told] == [(1, 30)]
     assert told[0]["seconds"] >= SILENT_AFTER_S
@@ -70,7 +71,7 @@ def test_a_partition_that_falls_silent_is_logged_once_and_again_when_it_delivers
     assert [(part.silent_s > 0, part.stuck_s > 0) for part in shown] == [(False, False), (True, True)]
     assert not diary.said("partition delivers records again")
     silent[0] = False
-    turn_until(worker, lambda: worker.progress.rows == 50 and worker.sketching.idle)
-    looks(worker, showing, clock)
+    turn_until(worker, lambda: worker.progress.rows == 50 and worker.sketch.idle)
+    statuses(worker, clock)
     assert [each["partition"] for each in diary.of("partition delivers records again")] == [1]
     assert worker.watch.status.partitions[1].stuck_s == 0.0

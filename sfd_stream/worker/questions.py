@@ -1,0 +1,160 @@
+"""Questions to the broker, asked on background threads: who it is, where logs begin and end, what is committed."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar
+
+from sfd_stream.errors import BrokerRefusedError, BrokerUnavailableError, SfdError
+from sfd_stream.kafka.faults import CHECK_IT
+from sfd_stream.kafka.source import Source
+from sfd_stream.state.manifest import Binding
+from sfd_stream.state.steps import AskCommitted, AskLog, AskOutputEpoch, LogFacts, Question
+from sfd_stream.worker.jobs import Job, Wait, answer
+from sfd_stream.worker.runtime import Log, Plan, Runtime
+
+T = TypeVar("T")
+
+QUESTION_S = 5.0
+"""Time limit of one question to the broker: a loaded one may need seconds. A question without an answer is repeated."""
+
+OVERDUE_S = 60.0
+"""A call into the client that takes longer than this will not return (`list_topics` did so once)."""
+
+
+@dataclass(eq=False)
+class OutputEpochs:
+    """The highest epoch that the output topic has for each partition: an owner's must be above it [P].
+
+    To know it of one partition the whole topic is read, so all partitions that were assigned together share one
+    reading.
+    """
+
+    read: Callable[[], Mapping[int, int]]
+    runtime: Runtime
+    log: Log
+
+    def __post_init__(self) -> None:
+        self._reading: tuple[float, Future[Mapping[int, int]]] | None = None
+        self._failed_s: float | None = None
+
+    def of(self, partition: int, since_s: float, *, needed: bool = True) -> Job[int | None]:
+        """As of some moment after `since_s`, when the partition was assigned.
+
+        If the topic can't be read, that is raised where the answer is `needed`. Else it is logged once an assignment,
+        and there is no answer: the owner's own epoch is right unless the store was restored from a backup.
+        """
+        if not needed and self._failed_s is not None and self._failed_s >= since_s:
+            return None
+        if self._reading is None or self._reading[0] < since_s:
+            self._reading = self.runtime.clock(), self.runtime.io.submit(self.read)
+        reading = self._reading
+        try:
+            found: Mapping[int, int] = yield Wait("output topic", reading[1])
+        except (SfdError, TimeoutError) as error:
+            self._note_failure(reading, error, needed=needed)
+            if needed:
+                raise
+            return None
+        return found.get(partition)
+
+    def _note_failure(self, reading: tuple[float, Any], error: Exception, *, needed: bool) -> None:
+        """Once for all that waited for the reading; the next one reads again."""
+        if self._reading is reading:
+            self._reading = None
+        if not needed and self._failed_s != reading[0]:
+            self.log.warning(
+                "output topic could not be read before claiming: if the checkpoint store was restored from a backup,"
+                " readers may keep older snapshots until the next restart",
+                reason=str(error),
+            )
+        self._failed_s = reading[0]
+
+
+@dataclass(eq=False)
+class Questions:
+    """`connect` comes first."""
+
+    plan: Plan
+    runtime: Runtime
+    source: Source
+    output_epochs: OutputEpochs | None
+    partitions: int = 0
+    """Of the input topic, as last known."""
+    _partitions_at_start: int = 0
+    _cluster_id: str = ""
+
+    def connect(self) -> Job[None]:
+        self._cluster_id = yield from self.patiently("cluster id", self.source.cluster_id)
+        self.partitions = yield from self.patiently("partition count", self.source.partition_count)
+        self._partitions_at_start = self.partitions
+
+    def patiently(self, what: str, question: Callable[[float], T]) -> Job[T]:
+        """Repeats a question until it is answered or `give_up_s` has passed."""
+        since_s, failure, give_up_s = self.runtime.clock(), "", self.plan.checkpoint.give_up_s
+        while True:
+            asking = self.runtime.io.submit(question, QUESTION_S)
+            try:
+                found: T = yield Wait(what, asking, OVERDUE_S, since_s=since_s, failure=failure)
+            except (TimeoutError, BrokerUnavailableError) as error:
+                failure = str(error)
+                if self.runtime.clock() - since_s >= give_up_s:
+                    raise BrokerRefusedError(f"{error}, and not for {give_up_s:g} s; {CHECK_IT}") from None
+            else:
+                return found
+
+    # For a claim
+
+    def binding(self, partition: int) -> Job[Binding]:
+        topic_id = yield from self.patiently("topic id", self.source.topic_id)
+        return self._binding(partition, topic_id)
+
+    def start_of(self, partition: int) -> Literal["earliest", "latest"]:
+        """One that was added since: all that it holds came after us, so that also "latest" means all of it."""
+        return self.plan.input.start if partition < self._partitions_at_start else "earliest"
+
+    def answer(self, partition: int, since_s: float, question: Question) -> Job[Any]:
+        """What a claim's procedure asks. `since_s`: when the partition was assigned."""
+        source = self.source
+        match question:
+            case AskLog():
+                found = yield from self.patiently("AskLog", lambda timeout_s: source.watermarks(partition, timeout_s))
+                return LogFacts(*found)
+            case AskCommitted():
+                committed = yield from self.committed(partition)
+                return None if committed is None else committed.offset
+            case AskOutputEpoch(needed):
+                if self.output_epochs is None:
+                    return None
+                return (yield from self.output_epochs.of(partition, since_s, needed=needed))
+
+    def committed(self, partition: int) -> Job[Any]:
+        """A Committed or None. It takes as long as a transaction on the partition is open."""
+        source = self.source
+        found = yield from self.patiently("AskCommitted", lambda timeout_s: source.committed([partition], timeout_s))
+        return found[partition]
+
+    # For a checkpoint
+
+    def ask_topic(self, *, count: bool) -> Future[str | None]:
+        """The topic's id as of now, asked while the state is being frozen; with `count`, its partitions are counted."""
+        return self.runtime.io.submit(self._topic_now, count)
+
+    def binding_now(self, partition: int, asking: Future[str | None]) -> Job[Binding]:
+        """As of now. An id that is not known in time is not compared."""
+        topic_id = None
+        with contextlib.suppress(TimeoutError):
+            topic_id = yield from answer("topic id", asking, for_s=OVERDUE_S)
+        return self._binding(partition, topic_id)
+
+    def _topic_now(self, count: bool) -> str | None:
+        if count:
+            with contextlib.suppress(TimeoutError):  # as many as were known last
+                self.partitions = self.source.partition_count(QUESTION_S)
+        return self.source.topic_id(QUESTION_S)
+
+    def _binding(self, partition: int, topic_id: str | None) -> Binding:
+        return Binding(self._cluster_id, topic_id, self.plan.group, self.plan.input.topic, partition)

@@ -1,0 +1,110 @@
+"""`--until-end`: is everything up to the end offsets durable, published and committed?
+
+By positions, which pass control records, and by commits, of whichever worker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from sfd_stream.errors import RefusedStateError
+from sfd_stream.kafka.commits import Committed
+from sfd_stream.kafka.source import Source
+from sfd_stream.state.offset_metadata import is_published
+from sfd_stream.worker.jobs import Background
+from sfd_stream.worker.partitions import OwnedPartition, Partitions, Phase
+from sfd_stream.worker.runtime import Log, Plan, Runtime
+
+ASK_EVERY_S, ASK_S = 0.2, 5.0
+"""What others have committed is a question to the broker. Our own positions are compared each turn."""
+
+JOIN_S = 5.0
+"""A state that must be refused is found by the worker that is assigned it, so commits alone are not believed at once.
+But where the group has nothing for a worker, KIP-848 never calls it: after this time others have the partitions."""
+
+
+@dataclass(eq=False)
+class UntilEnd:
+    ends: Mapping[int, int]
+    plan: Plan
+    runtime: Runtime
+    source: Source
+    partitions: Partitions
+    log: Log
+    publishes: bool
+
+    def __post_init__(self) -> None:
+        self._asking = Background[dict[int, Committed | None]](self.runtime, ASK_EVERY_S)
+        self._done: set[int] = set()
+        """Partitions of other workers whose rows were found committed and published. That cannot be undone."""
+        self._unpublished_since_s: dict[int, float] = {}
+        self._since_s = self.runtime.clock()
+
+    def position(self, owned: OwnedPartition) -> int | None:
+        """Where a partition stands that was read to its end; None before."""
+        position = self.source.position(owned.number)
+        return position if position >= self.ends.get(owned.number, 0) else None
+
+    def needs(self, owned: OwnedPartition) -> Literal["time", "checkpoint", "nothing"]:
+        """What a partition needs that is read to its end and has no job."""
+        if owned.is_dirty or (owned.taken.unpublished_since_s is not None and self.publishes):
+            return "checkpoint"
+        if self.publishes and owned.chain.owes_snapshot:
+            return "time"  # it could not be published, and is retried in its time
+        if self.source.last_committed.get(owned.number, -1) >= self.ends.get(owned.number, 0):
+            return "nothing"
+        return "time"
+
+    def is_reached(self) -> bool:
+        """Whether ours are finished, and those of other workers too."""
+        if not (self.partitions.joined or self.runtime.clock() - self._since_s >= JOIN_S):
+            return False
+        ours = list(self.partitions)
+        return all(owned.phase is Phase.FINISHED for owned in ours) and self._others_are_done(
+            self.ends.keys() - self._done - {owned.number for owned in ours}
+        )
+
+    def _others_are_done(self, others: set[int]) -> bool:
+        if not others:
+            return True
+        if self._asking.is_due:
+            self._asking.ask(self.source.committed, others, ASK_S)
+        answered = self._asking.take()
+        if answered is None:
+            return False
+        try:
+            found = answered.result()
+        except TimeoutError:
+            return False
+        self._done |= {partition for partition in others if self._is_done(partition, found.get(partition))}
+        return others <= self._done
+
+    def _is_done(self, partition: int, committed: Committed | None) -> bool:
+        """Whether another worker has committed its rows, and published them if they are to be published.
+
+        A last checkpoint before a revoke has no snapshot: the next owner publishes it.
+        """
+        if committed is None or committed.offset < self.ends[partition]:
+            return False
+        published = not self.publishes or is_published(committed.metadata)
+        if not published:
+            self._check_waiting(partition)
+        return published
+
+    def _check_waiting(self, partition: int) -> None:
+        """Waits for the owner's next snapshot, and `give_up_s` more; then refuses to wait longer."""
+        now_s, every_s = self.runtime.clock(), self.plan.snapshot.every_s
+        if partition not in self._unpublished_since_s:
+            self._unpublished_since_s[partition] = now_s
+            self.log.info(
+                "all rows committed, waiting for their snapshot", partition=partition, snapshot_every_s=every_s
+            )
+        waited_s = now_s - self._unpublished_since_s[partition]
+        if waited_s > (every_s or 0.0) + self.plan.checkpoint.give_up_s:
+            raise RefusedStateError(
+                f"another worker has committed all rows of {self.plan.input.topic}/{partition}, but has not published"
+                f" their snapshot in {waited_s:.0f} s; stop that worker or set its snapshot.every_s (here: {every_s}),"
+                " and run this again"
+            )

@@ -1,0 +1,480 @@
+"""The worker: records in, a checkpointed and published sketch out, each row counted exactly once.
+
+    poll ──► decode ──► sketch thread ──► checkpoint: durable ──► deliver: published and committed ──► prune
+               └─► dead letters
+
+One thread, the loop's, owns the consumer, the producer and the table of partitions, and decides everything. Claims and
+checkpoints are jobs that it drives (jobs.py); other threads only compute, or make one request after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+from functools import partial
+
+from sfd_stream.errors import (
+    BrokerRefusedError,
+    FencedError,
+    RefusedStateError,
+    SfdError,
+    StoreRefusedError,
+    StoreUnavailableError,
+)
+from sfd_stream.kafka.dead_letters import DeadLetters
+from sfd_stream.kafka.records import PartitionBatch, Start
+from sfd_stream.kafka.sink import Sink
+from sfd_stream.kafka.source import Source
+from sfd_stream.service.news import Progress
+from sfd_stream.service.seen import ReleasedError
+from sfd_stream.service.sizing import too_wide
+from sfd_stream.service.watch import Watch
+from sfd_stream.state.manifest import Binding
+from sfd_stream.state.partition import Frozen, PartitionState, sketch_of
+from sfd_stream.state.policy import CheckpointPolicy
+from sfd_stream.worker.checkpoint_chain import CheckpointChain
+from sfd_stream.worker.delivery import Delivery
+from sfd_stream.worker.intake import Intake
+from sfd_stream.worker.jobs import Finished, Job, Jobs, answer, reached
+from sfd_stream.worker.partitions import OwnedPartition, Partitions, Phase
+from sfd_stream.worker.questions import Questions
+from sfd_stream.worker.report import Report
+from sfd_stream.worker.runtime import Log, Plan, Runtime
+from sfd_stream.worker.sketch_thread import SketchThread
+from sfd_stream.worker.until_end import UntilEnd
+
+PAUSED_AFTER = 4
+"""This many checkpoints' rows may wait for a store that is unavailable before reading pauses."""
+
+IDLE_S, BUSY_S = 0.1, 0.01
+"""How long a turn waits when there is nothing to do, and when a job or the end is waited for."""
+
+REVOKE_S = 0.005
+LEAVE_S, FLUSH_S = 5.0, 1.0
+"""At the end, after the last checkpoints: to commit and leave the group, and to flush the last dead letters."""
+
+
+class _StoppedError(Exception):
+    """Stopped before the loop began."""
+
+
+@dataclass(eq=False)
+class Worker:
+    """`run` until `stop`, until the end, or until something refuses. Also the source's RebalanceListener."""
+
+    plan: Plan
+    runtime: Runtime
+    source: Source
+    sink: Sink | None
+    letters_for: Callable[[str | None], DeadLetters] | None
+    intake: Intake
+    questions: Questions
+    partitions: Partitions
+    delivery: Delivery
+    watch: Watch
+    log: Log
+    prepare: Callable[[float], None] = lambda _: None
+    """Creates the output topic."""
+
+    def __post_init__(self) -> None:
+        self.progress = Progress()
+        self.sketch = SketchThread(self.runtime, self.watch)
+        self.jobs: Jobs[OwnedPartition] = Jobs(self.runtime)
+        self._report = Report(self.plan, self.runtime, self.source, self.partitions, self.jobs, self.sketch, self.watch)
+        self._policy = CheckpointPolicy(self.plan.checkpoint.every_rows, self.plan.checkpoint.every_s)
+        self._until_end: UntilEnd | None = None
+        self._stopping = False
+
+    # The loop
+
+    def run(self, on_turn: Callable[[], None] = lambda: None) -> None:
+        """`on_turn` is called after each turn."""
+        try:
+            self.open()
+            while not (self._stopping or self._is_at_end()):
+                self.turn()
+                on_turn()
+        except _StoppedError:
+            pass
+        except SfdError:
+            raise  # other partitions are whole, and worth a last checkpoint
+        except BaseException:
+            self._release(*self.partitions)
+            raise
+        finally:
+            self._close()
+
+    def turn(self) -> None:
+        """One pass of the loop. It blocks only in `poll` and `wait`, at most for IDLE_S or the sketch's PATIENCE_S."""
+        for batch in self._poll():
+            self._take(batch)
+        self._serve()
+        for finished in self.jobs.advance():
+            self._handle(finished)
+        for owned in self.partitions.among(Phase.READING):
+            self._start_due(owned)
+        self.sketch.collect()
+        self._pause_or_resume()
+        self._check_broker()
+        self._report.update(stopping=self._stopping)
+
+    def _poll(self) -> list[PartitionBatch]:
+        """The client can't be woken by an answer: while jobs run it is polled without waiting."""
+        spare_s = self.sketch.spare_s
+        if spare_s:
+            self.runtime.wait(spare_s)
+            return []
+        ending = self._until_end is not None and self.sketch.idle
+        batches = self.source.poll(self.plan.worker.batch_records, 0.0 if self.jobs else BUSY_S if ending else IDLE_S)
+        self.watch.polled()
+        if self.jobs and not batches:
+            self.runtime.wait(BUSY_S)
+        return batches
+
+    def _take(self, batch: PartitionBatch) -> None:
+        """Decodes a batch, sends bad messages to the dead-letter topic, hands the rows over to the sketch thread."""
+        owned = self.partitions.get(batch.partition)
+        if owned is None or owned.phase is not Phase.READING:
+            return  # released while this batch was on its way, or read beyond the end
+        taken = self.intake.take(batch, owned.taken.columns)
+        if taken.decoded.growth:
+            self._refuse_too_wide(owned, taken.decoded.columns.d)
+        owned.taken.take(taken.decoded, batch.next_offset, self.runtime.clock())
+        self.progress.take(len(batch), taken.decoded)
+        self.sketch.apply(owned, batch, taken.decoded, taken.tombstones)
+
+    def _refuse_too_wide(self, owned: OwnedPartition, d: int) -> None:
+        """Before anything is allocated for columns that the memory has no room for."""
+        reason = too_wide(self.plan.shape(owned.number), d, self.plan.worker.memory_max_bytes)
+        if reason is not None:
+            raise RefusedStateError(
+                f"{owned.chain.where} has grown: {reason}; raise worker.memory_max_bytes, or lower sketch.ell, or"
+                " lower input.d_max below the columns of such rows, which makes them bad messages"
+            )
+
+    def _serve(self) -> None:
+        """Brings in what jobs wait for: delivery reports, commit results, transactions."""
+        self.watch.alive()
+        if self.sink is not None:
+            self.sink.poll(0.0)
+        self.delivery.serve()
+
+    def _pause_or_resume(self) -> None:
+        """What is paused follows from how far sketch and store are, and is compared with what the client has paused."""
+        stalled = self.sketch.spare_s == 0.0
+        wanted = {o.number for o in self.partitions if stalled or o.store_behind or o.phase is Phase.FINISHED}
+        paused = self.source.paused
+        if wanted - paused:
+            self.source.pause(wanted - paused)
+        if paused - wanted:
+            self.source.resume(paused - wanted)
+
+    def _check_broker(self) -> None:
+        away_s = self.source.away_s
+        if away_s is not None and away_s > self.plan.checkpoint.give_up_s:
+            raise BrokerRefusedError(f"no broker has answered for {away_s:.0f} s ({self.source.away_words})")
+
+    # The order: durable first, everything else follows from the manifest
+
+    def _start_due(self, owned: OwnedPartition) -> None:
+        now_s, taken, encoder = self.runtime.clock(), owned.taken, self.delivery.encoder
+        elapsed_s = now_s - taken.dirty_since_s if taken.dirty_since_s is not None else 0.0
+        due = self._policy.is_due(rows=taken.rows, elapsed_s=elapsed_s, changed=owned.is_dirty)
+        publish = encoder is not None and encoder.is_due(owned, now_s)
+        if self.jobs.of(owned) is None:
+            if due or publish:
+                self.start_checkpoint(owned, publish=publish)
+            elif encoder is not None and encoder.is_again_due(owned, now_s):
+                taken.begin_republication(now_s)
+                self.jobs.start(owned, "publication", self.delivery.deliver(owned, again=True))
+        store_behind = taken.rows >= PAUSED_AFTER * self._policy.every_rows
+        if store_behind and not owned.store_behind:
+            owned.log.warning("partition paused: the checkpoint store does not keep up")
+        elif owned.store_behind and not store_behind:
+            owned.log.info("partition resumed: the checkpoint store has caught up")
+        owned.store_behind = store_behind
+
+    def start_checkpoint(self, owned: OwnedPartition, *, publish: bool = False) -> None:
+        """`publish`: with a snapshot of the state."""
+        publish = publish and self.delivery.encoder is not None
+        freezing, asking = self.sketch.freeze(owned), self.questions.ask_topic(count=publish)
+        self.watch.checkpoint_begun(owned.number, owned.taken.dirty_since_s)
+        owned.taken.begin_checkpoint()
+        if publish:
+            self.watch.snapshot_begun(owned.number, owned.taken.unpublished_since_s)
+            owned.taken.begin_snapshot(self.runtime.clock())
+        self.jobs.start(owned, "checkpoint", self._checkpoint(owned, freezing, asking, publish=publish))
+
+    def _checkpoint(
+        self, owned: OwnedPartition, freezing: Future[Frozen], asking: Future[str | None], *, publish: bool
+    ) -> Job[None]:
+        """One at a time per partition. Stopped anywhere, the next owner resumes at the manifest.
+
+        1. The state is frozen after all rows taken so far.
+        2. Every dead letter below its offset is acknowledged.
+        3. State and snapshot are stored; the manifest is the commit point.                        durable
+        4. The broker is brought up to the manifest: snapshot published, offset committed          visible
+           (in transactional delivery at once). What fails stays pending and is retried from it.
+        5. Old checkpoints are pruned.
+        """
+        frozen = yield from answer("freeze", freezing)
+        binding = yield from self.questions.binding_now(owned.number, asking)
+        yield from self.intake.acknowledged(owned.number, frozen.next_offset)
+        yield from reached(self.runtime, "after-letters")
+        snapshot = (yield from self._encode(owned, frozen, binding)) if publish else None
+        manifest = yield from owned.chain.write(frozen, binding, snapshot)
+        self.watch.durable(owned.number, manifest)
+        self.progress.checkpoints += 1
+        owned.log.debug("checkpoint", next_offset=manifest.next_offset)
+        yield from reached(self.runtime, "after-manifest")
+        yield from self.delivery.deliver(owned, snapshot)
+        yield from self._prune(owned)
+
+    def _encode(self, owned: OwnedPartition, frozen: Frozen, binding: Binding) -> Job[bytes]:
+        """The snapshot of exactly this state; its sketch is offered to the status too."""
+        encoder, shape = self.delivery.encoder, self.plan.shape(owned.number)
+        assert encoder is not None
+        state_id, partitions = owned.chain.newest.next_state_id, self.questions.partitions
+
+        def encode() -> bytes:
+            sketch, made_at_s = sketch_of(frozen, shape), self.runtime.wall_clock()
+            self.watch.looker.see(owned.number, sketch, frozen.columns)
+            return encoder.encode(sketch, frozen, state_id, binding, partitions, made_at_s)
+
+        return (yield from answer("snapshot", self.runtime.compute(encode)))
+
+    def _prune(self, owned: OwnedPartition) -> Job[None]:
+        if owned.phase is not Phase.READING:
+            return
+        self.jobs.continue_as(owned, "retention")
+        try:
+            yield from owned.chain.prune()
+        except StoreRefusedError as error:  # no right to delete: old states pile up, which loses nothing
+            self.watch.job_failed("retention", error)
+            owned.log.warning("old checkpoints stay", reason=str(error))
+
+    def _claim(self, owned: OwnedPartition) -> Job[None]:
+        """1. The newest state is claimed and restored: ours from now on.                          durable
+        2. Reading begins.
+        3. What the last owner left pending is delivered.
+        4. Old checkpoints are pruned.
+        """
+        questions, number, shape = self.questions, owned.number, self.plan.shape(owned.number)
+        binding = yield from questions.binding(number)
+        ask = partial(questions.answer, number, owned.assigned_s)
+        state = yield from owned.chain.claim(binding, shape, questions.start_of(number), ask)
+        yield from reached(self.runtime, "after-claim")
+        self._refuse_too_wide(owned, state.builder.d)
+        if shape.topic_failure_probability is not None and state.shape.topic_failure_probability is None:
+            owned.log.info(
+                "restored state keeps its own failure probability",
+                failure_probability=state.builder.failure_probability,
+                reason="it was made when sketch.failure_probability meant one partition, not the topic",
+            )
+        self._begin_reading(owned, state)
+        self.jobs.continue_as(owned, "publication")
+        yield from self.delivery.deliver(owned, owned.chain.take_unpublished())
+        yield from self._prune(owned)
+
+    def _begin_reading(self, owned: OwnedPartition, state: PartitionState) -> None:
+        owned.move(Phase.READING)
+        owned.begin_reading(state, self.runtime.clock())
+        self.sketch.begin(owned, state)
+        self.source.begin(owned.number, Start(state.next_offset, state.leader_epoch))
+        assert owned.sketched is not None
+        self.watch.restored(owned.number, owned.sketched.facts)
+        owned.log.info("restored", next_offset=state.next_offset, rows=state.rows)
+
+    # What became of jobs
+
+    def _handle(self, finished: Finished[OwnedPartition]) -> None:
+        """A job has done all its work itself; only errors are left."""
+        owned, error = finished.key, finished.error
+        if isinstance(error, FencedError):
+            self._fenced(owned, finished, error)
+        elif error is not None:
+            self.watch.job_failed(finished.kind, error)
+            self._release(owned)
+            raise error
+
+    def _fenced(self, owned: OwnedPartition, finished: Finished[OwnedPartition], error: FencedError) -> None:
+        """Another worker owns it: release it, write nothing, leave the group and join again.
+
+        What waits or is being claimed goes too: it will be assigned again, to this worker or to another.
+        """
+        self.progress.fences += 1
+        self.watch.fenced(owned.number, finished.kind)
+        owned.log.warning("fenced", reason=str(error))
+        self._release(owned, *self.partitions.among(Phase.WAITING, Phase.CLAIMING))
+        self.source.rejoin()
+
+    def _store_failed(self, number: int, error: StoreUnavailableError) -> None:
+        """Once an attempt: an outage is visible while it lasts."""
+        owned = self.partitions.get(number)
+        assert owned is not None, "its job would have been cancelled"
+        running = self.jobs.of(owned)
+        assert running is not None
+        self.watch.job_failed(running.kind, error)
+        owned.log.warning("checkpoint store request failed, will retry", job=running.kind, reason=str(error))
+
+    # Rebalances: called within `poll`. Nothing here asks a broker or a store; only a revoke waits, within its budget.
+
+    def on_assign(self, numbers: Collection[int]) -> Mapping[int, Start | None]:
+        """Claims begin at once; each partition is read as soon as its state is restored."""
+        self.partitions.joined = True
+        self.watch.rebalanced("assign", numbers)
+        self._release(*self._ours(numbers))  # a loss without a callback (librdkafka's pull request 5604)
+        for number in numbers:
+            chain = CheckpointChain(self.plan, number, self.runtime, partial(self._store_failed, number))
+            self.partitions.add(OwnedPartition(number, chain, self.log, self.runtime.clock()))
+        self._admit()
+        return dict.fromkeys(numbers)
+
+    def on_revoke(self, numbers: Collection[int]) -> None:
+        """A last checkpoint within the budget. Only leaving partitions advance: we are inside the client's callback."""
+        clock = self.runtime.clock
+        deadline = clock() + self.plan.checkpoint.revoke_budget_s
+        leaving = [owned for owned in self._ours(numbers) if owned.phase is Phase.READING]
+        self._release(*(owned for owned in self._ours(numbers) if owned.phase is not Phase.READING))
+        failures: dict[OwnedPartition, Finished[OwnedPartition]] = {}
+        for owned in leaving:
+            owned.move(Phase.RELEASING)
+            running = self.jobs.of(owned)
+            if running is not None and running.kind == "retention":
+                self.jobs.cancel(owned)
+        while [o for o in leaving if o not in failures and self._is_needed(o)] and clock() < deadline:
+            self._serve()
+            failures |= {finished.key: finished for finished in self.jobs.advance(leaving) if finished.error}
+            self.runtime.wait(REVOKE_S)
+        for owned in leaving:
+            self._log_release(owned, failures.get(owned))
+        self.watch.rebalanced("revoke", numbers)
+        self._release(*leaving)
+        self._admit()
+
+    def _is_needed(self, owned: OwnedPartition) -> bool:
+        """Whether a leaving partition has more to do: its job is finished, then what is not durable is made so."""
+        if self.jobs.of(owned) is None and owned.is_dirty:
+            self.start_checkpoint(owned)
+        return self.jobs.of(owned) is not None
+
+    def _log_release(self, owned: OwnedPartition, failed: Finished[OwnedPartition] | None) -> None:
+        running = self.jobs.of(owned)
+        if failed is None and running is None:
+            return
+        kind = failed.kind if failed is not None else running.kind  # type: ignore[union-attr]
+        over = ReleasedError("checkpoint.revoke_budget_s is over")
+        failure: BaseException = over if failed is None or failed.error is None else failed.error
+        if not (owned.is_durable and kind == "checkpoint"):  # else it is in the store, and did not fail
+            self.watch.job_failed(kind, failure)
+        if owned.is_durable:
+            owned.log.info(
+                "partition released, all rows durable: next owner will deliver the rest", reason=str(failure)
+            )
+        else:
+            owned.log.warning(
+                "partition released without final checkpoint, next owner will replay", reason=str(failure)
+            )
+
+    def on_lost(self, numbers: Collection[int]) -> None:
+        """Already another's: write nothing."""
+        self.log.warning("partitions lost", partitions=sorted(numbers))
+        self.watch.rebalanced("lost", numbers)
+        self._release(*self._ours(numbers))
+        self._admit()
+
+    def _ours(self, numbers: Collection[int]) -> list[OwnedPartition]:
+        return [owned for owned in self.partitions if owned.number in numbers]
+
+    def _admit(self) -> None:
+        for owned in self.partitions.admit():
+            self.jobs.start(owned, "claim", self._claim(owned))
+
+    def _release(self, *leaving: OwnedPartition) -> None:
+        """Nothing more is written for them but the one request that is under way."""
+        for owned in leaving:
+            self.jobs.cancel(owned)
+            self.partitions.remove(owned)
+            self.intake.forget(owned.number)
+
+    # The beginning and the end
+
+    def open(self) -> None:
+        """Connects and joins the group. Waits for a broker that is unavailable."""
+        connecting: Jobs[str] = Jobs(self.runtime)
+        connecting.start("connect", "claim", self._connect())
+        while connecting:
+            for finished in connecting.advance():
+                if finished.error is not None:
+                    raise finished.error
+            if self._stopping:
+                raise _StoppedError
+            self.watch.alive()
+            self.runtime.wait(IDLE_S if connecting else 0.0)
+        self.source.subscribe(self)
+
+    def _connect(self) -> Job[None]:
+        questions, source = self.questions, self.source
+        yield from questions.connect()
+        yield from questions.patiently("output topic", self.prepare)
+        if self.letters_for is not None:
+            self.intake.letters = self.letters_for((yield from questions.patiently("topic id", source.topic_id)))
+        if self.plan.until_end:
+            everything = range(questions.partitions)
+            ends = yield from questions.patiently(
+                "end offsets", lambda limit_s: source.end_offsets(everything, limit_s)
+            )
+            self.progress.ends = ends
+            publishes = self.delivery.encoder is not None
+            self._until_end = UntilEnd(ends, self.plan, self.runtime, source, self.partitions, self.log, publishes)
+
+    @property
+    def stopping(self) -> bool:
+        return self._stopping
+
+    def stop(self) -> None:
+        """A last checkpoint, then the end. May be called from a signal handler."""
+        self._stopping = True
+
+    def _is_at_end(self) -> bool:
+        if self._until_end is None or not self.sketch.idle:
+            return False
+        for owned in self.partitions.among(Phase.READING):
+            if self.jobs.of(owned) is None:
+                self._finish(owned, self._until_end)
+        return self._until_end.is_reached()
+
+    def _finish(self, owned: OwnedPartition, until_end: UntilEnd) -> None:
+        """Moves a partition that was read to its end on to durable, published, committed, and out of memory."""
+        position = until_end.position(owned)
+        if position is None:
+            return
+        if owned.taken.next_offset < position:  # control records at the end hold nothing for us
+            self.sketch.pass_over(owned, position)
+            owned.taken.pass_over(position, self.runtime.clock())
+        match until_end.needs(owned):
+            case "checkpoint":
+                self.start_checkpoint(owned, publish=True)
+            case "nothing":
+                owned.move(Phase.FINISHED)
+                self.sketch.drop(owned)
+                self._pause_or_resume()
+                self._admit()
+
+    def _close(self) -> None:
+        """Last checkpoints (on_revoke), leave the group, end.
+
+        Beyond the budget only running computations are awaited: the process must not exit while a thread is inside
+        BLAS. Store and broker requests are abandoned.
+        """
+        self.partitions.closed = True
+        try:
+            self.source.close(self.plan.checkpoint.revoke_budget_s + LEAVE_S)
+        finally:
+            self._release(*self.partitions)
+            self.delivery.close()
+            if self.sink is not None:
+                self.sink.close(FLUSH_S)  # what no checkpoint waited for is read again
+            self.watch.looker.close()
+            self.runtime.close()
