@@ -476,5 +476,4 @@ class Worker:
             self.delivery.close()
             if self.sink is not None:
                 self.sink.close(FLUSH_S)  # what no checkpoint waited for is read again
-            self.watch.looker.close()
             self.runtime.close()

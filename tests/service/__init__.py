@@ -23,7 +23,7 @@
 | 25 commit once at claim | test_messages: an empty topic has its end at once (committed 0) |
 | 26 disk checkpoints per pod | docs: all workers of a group must see the same store |
 | 14 opaque group metadata | kafka/test_transactions: no member, no membership |
-| 15 begin transactions late, sort their errors | kafka/test_transactions, worker/test_transactional, test_snapshot_kills |
+| 15 begin transactions late, sort their errors | kafka/ and worker/test_transactions, test_snapshot_kills |
 | 16 the built-in broker accepts zombies | test_snapshot_kills, test_transactional: on a real one |
 
 18 and 21 concern metrics and etags, which this code does not use.

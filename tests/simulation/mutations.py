@@ -65,6 +65,7 @@ MUTATIONS: dict[str, Mutation] = {
         "state/protocol.py",
         "        if found == data:  # whole bytes, the nonce among them [G]",
         "        if found is not Answer.MISSING and decode_manifest(found).next_offset == manifest.next_offset:",
+        zombies=True,
     ),
     "'exists' taken as mine": _one(
         "state/protocol.py",
