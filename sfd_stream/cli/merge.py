@@ -109,7 +109,7 @@ def merger_of(some: "Some", give_up_s: float = GIVE_UP_S) -> tuple["Merger", "Me
     from sfd_stream.service.merge_watch import MergeWatch
     from sfd_stream.service.merger import MergePlan, Merger
     from sfd_stream.service.topic_plan import merge_topic_config
-    from sfd_stream.worker.runtime import Computing, DaemonExecutor
+    from sfd_stream.threads import Computing, DaemonExecutor
 
     settings: MergeSettings = some.sections["merge"]
     topics, topic = _topics(some, settings)

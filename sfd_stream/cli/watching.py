@@ -9,20 +9,19 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from sfd_stream.config.model import Settings
-from sfd_stream.service.looks import Looker
+from sfd_stream.service.looks import Compute, Looker
 from sfd_stream.service.merging import routes_within
 from sfd_stream.service.meter import Meter
 from sfd_stream.service.views import routes_of
 from sfd_stream.service.watch import Identity, Watch
 from sfd_stream.service.web import Port, listening, listening_unix
-from sfd_stream.worker.runtime import DaemonExecutor
 from sfd_stream.worker.worker import Worker
 
 DRIFT_EVERY_S = 60.0
 """Where no snapshots are published: from one look to another so much later."""
 
 
-def watch_of(settings: Settings, worker_name: str) -> Watch:
+def watch_of(settings: Settings, worker_name: str, compute: Compute) -> Watch:
     sketch = settings.sketch
     identity = Identity(
         worker=worker_name,
@@ -36,7 +35,7 @@ def watch_of(settings: Settings, worker_name: str) -> Watch:
         excerpts=settings.http.excerpts,
     )
     drift_every_s = DRIFT_EVERY_S if settings.snapshot.topic is None else None  # else snapshots bring it
-    looker = Looker(DaemonExecutor(1, "look"), time.monotonic, time.time, drift_every_s=drift_every_s)
+    looker = Looker(compute, time.monotonic, time.time, drift_every_s=drift_every_s)
     return Watch(identity, Meter(), looker, time.monotonic, time.time)
 
 

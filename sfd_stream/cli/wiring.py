@@ -115,7 +115,7 @@ def worker_of(
     given, log = settings.dead_letters, get_logger()
     gauge = BadMessageGauge(max_share=given.max_share, window=given.window, max_consecutive=given.max_consecutive)
     plan, runtime = plan_of(settings, until_end=until_end), Runtime(store_of(settings), reach)
-    watch = watch_of(settings, worker_name)
+    watch = watch_of(settings, worker_name, runtime.compute)
     source = Source(
         settings.kafka, settings.input.topic, hooks=replace(hooks_of(settings), on_statistics=watch.statistics)
     )

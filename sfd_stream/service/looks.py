@@ -1,6 +1,6 @@
 """Looks at the sketches while they grow: spectrum, strongest columns, drift. Never in the way, never a change.
 
-A look at a state with pending rows costs about one shrink, so looks take turns, one at a time on a thread of their own,
+A look at a state with pending rows costs about one shrink, so looks take turns, one at a time in the background,
 and rest so long after each that all of them together take at most a small share of one core.
 """
 
@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Executor, Future
+from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
 
@@ -23,6 +23,9 @@ from sfd_stream.sketch.sketch import Sketch, at_most
 from sfd_stream.state.partition import PartitionState
 from sfd_stream.wire.columns import Columns, HashedColumns
 from sfd_stream.wire.hashing import signed_columns
+
+Compute: TypeAlias = Callable[..., "Future[Any]"]
+"""Calls a function in the background: `Executor.submit`, or a computation that an exit waits for."""
 
 EVERY_S = 2.0
 SHARE_MAX = 0.05
@@ -122,7 +125,7 @@ class Looker:
 
     def __init__(
         self,
-        executor: Executor,
+        compute: Compute,
         clock: Callable[[], float],
         wall_clock: Callable[[], float],
         *,
@@ -131,7 +134,7 @@ class Looker:
         self.merged: Spectrum | None = None
         self.whole: Whole | str = NOT_YET
         """The sketch that `merged` shows, or why there is none."""
-        self._executor = executor
+        self._compute = compute
         self._clock = clock
         self._wall_clock = wall_clock
         self._drift_every_s = drift_every_s
@@ -140,6 +143,7 @@ class Looker:
         self._references: dict[int, _Reference] = {}
         self._given: dict[int, tuple[Sketch, Names]] = {}
         self._job: Future[None] | None = None
+        self._shooting: tuple[int, Future[Shot]] | None = None
         self._rest_until_s = 0.0
 
     @property
@@ -175,30 +179,40 @@ class Looker:
                 known.pop(gone, None)
         if self._clock() < self._rest_until_s or (self._job is not None and not self._job.done()):
             return
+        if self._shooting is not None:
+            self._look_when_shot(tuple(rows))
+            return
         changed = [p for p, count in rows.items() if p not in self._looks or self._looks[p].spectrum.rows != count]
         if waiting := list(self._given):
             partition = min(waiting, key=self._seen_at)
             given = self._given.pop(partition, None)  # None: `see` withdraws it at this moment, to give a newer one
             if given is not None:
-                self._job = self._executor.submit(self._look_at, partition, *given, tuple(rows))
+                self._job = self._compute(self._look_at, partition, *given, tuple(rows))
         elif changed:
             partition = min(changed, key=self._seen_at)
-            self._job = self._executor.submit(self._look, partition, shoot(partition), tuple(rows))
+            self._shooting = partition, shoot(partition)
+            self._look_when_shot(tuple(rows))
         elif self._united != rows.keys():  # one has gone, and nothing else has changed
-            self._job = self._executor.submit(self._unite_again, tuple(rows))
+            self._job = self._compute(self._unite_again, tuple(rows))
 
-    def close(self) -> None:
-        """Returns when the running sample is done. The sketch thread has ended by now."""
-        self._executor.shutdown(wait=True, cancel_futures=True)
+    def _look_when_shot(self, assigned: tuple[int, ...]) -> None:
+        """No thread waits for the sketch thread: a sample that is not there yet is looked at next time."""
+        assert self._shooting is not None
+        partition, shooting = self._shooting
+        if not shooting.done():
+            return
+        self._shooting = None
+        taken = not shooting.cancelled() and shooting.exception() is None
+        if taken and partition in assigned:
+            self._job = self._compute(self._look, partition, shooting.result(), assigned)
 
     def _seen_at(self, partition: int) -> float:
         look = self._looks.get(partition)
         return look.spectrum.at_s if look is not None else 0.0
 
-    # On a thread of its own
+    # In the background
 
-    def _look(self, partition: int, shooting: Future[Shot], assigned: tuple[int, ...]) -> None:
-        shot = shooting.result()
+    def _look(self, partition: int, shot: Shot, assigned: tuple[int, ...]) -> None:
         began_s = self._clock()
         top = self._show(partition, shot.builder.sketch(), shot.names, assigned)
         before = self._references.get(partition)

@@ -32,9 +32,9 @@ from sfd_stream.kafka.sink import TOO_LARGE, Sink
 from sfd_stream.reader.merged import MergedSketch, merge
 from sfd_stream.reader.reader import SnapshotReader
 from sfd_stream.service.merge_watch import MergeWatch
+from sfd_stream.threads import Computing
 from sfd_stream.wire.snapshot_ids import EPOCH_MAX, SnapshotId
 from sfd_stream.wire.snapshots import Message, Snapshot, encode_snapshot, message_of
-from sfd_stream.worker.runtime import Computing
 
 FLUSH_S = 30.0
 SLICE_S = 0.5

@@ -29,8 +29,8 @@ from sfd_stream.service.status import Spectrum
 from sfd_stream.service.watch import Watch
 from sfd_stream.service.web import Answer, Route
 from sfd_stream.sketch.sketch import Sketch
+from sfd_stream.threads import DaemonExecutor
 from sfd_stream.wire.checkpoints import decode_arrays, encode_arrays
-from sfd_stream.worker.runtime import DaemonExecutor
 
 PATH = "/sketch"
 KIND = "pagesketch"

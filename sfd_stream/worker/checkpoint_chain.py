@@ -90,12 +90,10 @@ class CheckpointChain:
             nonces=iter(self._runtime.nonce, None),
             written_at_s=self._runtime.wall_clock(),
         )
-        outcome = yield from self._run(assign(wish), ask)
-        if isinstance(outcome, Refused):
-            raise outcome.error()
-        self.manifest, self.published = outcome.manifest, outcome.manifest.published
-        self.unpublished = outcome.unpublished
-        state, self._durable = outcome.state
+        claimed = yield from self._run(assign(wish), ask)
+        self.manifest, self.published = claimed.manifest, claimed.manifest.published
+        self.unpublished = claimed.unpublished
+        state, self._durable = claimed.state
         return state
 
     def write(self, frozen: Frozen, binding: Binding, snapshot: bytes | None = None) -> Job[Manifest]:
@@ -103,14 +101,10 @@ class CheckpointChain:
 
         `binding` is the topic's as of now.
         """
-        outcome = yield from self._run(self._writing(frozen, binding, snapshot))
-        if isinstance(outcome, Fenced):
-            raise self._fenced(outcome)
-        if isinstance(outcome, Refused):
-            raise outcome.error()
-        self.manifest = outcome.manifest
-        self._durable = Durable.of(frozen, outcome.manifest)
-        return outcome.manifest
+        created = yield from self._run(self._writing(frozen, binding, snapshot))
+        self.manifest = created.manifest
+        self._durable = Durable.of(frozen, created.manifest)
+        return created.manifest
 
     def _writing(self, frozen: Frozen, binding: Binding, snapshot: bytes | None) -> Steps[Created | Fenced | Refused]:
         """Encodes on the thread that then writes."""
@@ -130,28 +124,24 @@ class CheckpointChain:
 
     def check_owner(self) -> Job[None]:
         """Raises FencedError if another owner went on: asked just before a snapshot is published."""
-        outcome = yield from self._run(check_owner(self.prefix, self.newest))
-        if isinstance(outcome, Fenced):
-            raise self._fenced(outcome)
+        yield from self._run(check_owner(self.prefix, self.newest))
 
     def snapshot_bytes(self) -> Job[bytes]:
         """The newest snapshot's, from the store."""
         due = self.newest.due
         assert due is not None
         found = yield from self._run(load_blobs((due.blob,), number=self.newest.number, where=self.where))
-        if isinstance(found, Refused):
-            raise found.error()
         return found[0]
 
     def prune(self) -> Job[None]:
         """Removes what no kept state needs any more."""
-        steps = retain(self.prefix, keep=self._settings.keep, own=self.newest, where=self.where)
-        outcome = yield from self._run(steps)
+        yield from self._run(retain(self.prefix, keep=self._settings.keep, own=self.newest, where=self.where))
+
+    def _run(self, steps: Steps[T | Fenced | Refused], ask: Callable[[Question], Job[Any]] | None = None) -> Job[T]:
+        give_up_s = self._settings.give_up_s
+        outcome = yield from procedure(self._runtime, steps, give_up_s=give_up_s, failed=self._failed, ask=ask)
         if isinstance(outcome, Fenced):
-            raise self._fenced(outcome)
-
-    def _fenced(self, outcome: Fenced) -> FencedError:
-        return FencedError(f"somebody else went on from checkpoint {outcome.number} of {self.where}")
-
-    def _run(self, steps: Steps[T], ask: Callable[[Question], Job[Any]] | None = None) -> Job[T]:
-        return procedure(self._runtime, steps, give_up_s=self._settings.give_up_s, failed=self._failed, ask=ask)
+            raise FencedError(f"somebody else went on from checkpoint {outcome.number} of {self.where}")
+        if isinstance(outcome, Refused):
+            raise outcome.error()
+        return outcome

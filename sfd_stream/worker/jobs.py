@@ -66,13 +66,8 @@ class Running(Generic[K]):
     """A claim goes on as a publication, and both end as retention."""
     job: Job[Any]
     wait: Wait
-
-
-@dataclass(frozen=True)
-class Finished(Generic[K]):
-    key: K
-    kind: JobKind
-    error: BaseException | None
+    error: BaseException | None = None
+    """How it ended, where it did not end well."""
 
 
 class Jobs(Generic[K]):
@@ -100,16 +95,15 @@ class Jobs(Generic[K]):
         """What is counted and reported from here on."""
         self._running[key].kind = kind
 
-    def advance(self, only: Collection[K] | None = None) -> list[Finished[K]]:
+    def advance(self, only: Collection[K] | None = None) -> list[Running[K]]:
         """Resumes every job whose wait is over, as far as it gets; returns those that ended."""
-        finished = []
+        ended = []
         for running in self:
-            if (only is None or running.key in only) and self._running.get(running.key) is running:
-                ended = self._advance(running)
-                if ended is not None:
-                    del self._running[running.key]
-                    finished.append(ended)
-        return finished
+            chosen = (only is None or running.key in only) and self._running.get(running.key) is running
+            if chosen and self._ends(running):
+                del self._running[running.key]
+                ended.append(running)
+        return ended
 
     def cancel(self, key: K) -> None:
         """Nothing more of it happens but the one request that is under way."""
@@ -118,15 +112,16 @@ class Jobs(Generic[K]):
             running.wait.cancelled = True
             running.job.close()
 
-    def _advance(self, running: Running[K]) -> Finished[K] | None:
+    def _ends(self, running: Running[K]) -> bool:
         clock = self._runtime.clock
         while running.wait.is_over(clock()):
             try:
                 wait = _resume(running.job, running.wait)
             except StopIteration:
-                return Finished(running.key, running.kind, None)
+                return True
             except BaseException as error:  # noqa: BLE001 - the loop decides what becomes of it
-                return Finished(running.key, running.kind, error)
+                running.error = error
+                return True
             wait.started_s = clock()
             if wait.for_next_turn and wait.what == running.wait.what:
                 wait.since_s = running.wait.since_s
@@ -136,7 +131,7 @@ class Jobs(Generic[K]):
                 break
             if wait.answer is not None:
                 wait.answer.add_done_callback(self._runtime.wake)
-        return None
+        return False
 
 
 def _resume(job: Job[Any], wait: Wait) -> Wait:

@@ -36,7 +36,7 @@ from sfd_stream.state.policy import CheckpointPolicy
 from sfd_stream.worker.checkpoint_chain import CheckpointChain
 from sfd_stream.worker.delivery import Delivery
 from sfd_stream.worker.intake import Intake
-from sfd_stream.worker.jobs import Finished, Job, Jobs, answer, reached
+from sfd_stream.worker.jobs import Job, Jobs, Running, answer, reached
 from sfd_stream.worker.partitions import OwnedPartition, Partitions, Phase
 from sfd_stream.worker.questions import Questions
 from sfd_stream.worker.report import Report
@@ -288,26 +288,21 @@ class Worker:
 
     # What became of jobs
 
-    def _handle(self, finished: Finished[OwnedPartition]) -> None:
+    def _handle(self, finished: Running[OwnedPartition]) -> None:
         """A job has done all its work itself; only errors are left."""
         owned, error = finished.key, finished.error
         if isinstance(error, FencedError):
-            self._fenced(owned, finished, error)
+            # Another worker owns it: write nothing, leave the group and join again. What waits or is being claimed
+            # goes too: it will be assigned again, to this worker or to another.
+            self.progress.fences += 1
+            self.watch.fenced(owned.number, finished.kind)
+            owned.log.warning("fenced", reason=str(error))
+            self._release(owned, *self.partitions.among(Phase.WAITING, Phase.CLAIMING))
+            self.source.rejoin()
         elif error is not None:
             self.watch.job_failed(finished.kind, error)
             self._release(owned)
             raise error
-
-    def _fenced(self, owned: OwnedPartition, finished: Finished[OwnedPartition], error: FencedError) -> None:
-        """Another worker owns it: release it, write nothing, leave the group and join again.
-
-        What waits or is being claimed goes too: it will be assigned again, to this worker or to another.
-        """
-        self.progress.fences += 1
-        self.watch.fenced(owned.number, finished.kind)
-        owned.log.warning("fenced", reason=str(error))
-        self._release(owned, *self.partitions.among(Phase.WAITING, Phase.CLAIMING))
-        self.source.rejoin()
 
     def _store_failed(self, number: int, error: StoreUnavailableError) -> None:
         """Once an attempt: an outage is visible while it lasts."""
@@ -337,12 +332,14 @@ class Worker:
         deadline = clock() + self.plan.checkpoint.revoke_budget_s
         leaving = [owned for owned in self._ours(numbers) if owned.phase is Phase.READING]
         self._release(*(owned for owned in self._ours(numbers) if owned.phase is not Phase.READING))
-        failures: dict[OwnedPartition, Finished[OwnedPartition]] = {}
+        failures: dict[OwnedPartition, Running[OwnedPartition]] = {}
         for owned in leaving:
             owned.move(Phase.RELEASING)
             running = self.jobs.of(owned)
-            if running is not None and running.kind == "retention":
-                self.jobs.cancel(owned)
+            if running is not None and (
+                running.kind == "retention" or (running.kind == "publication" and owned.is_dirty)
+            ):
+                self.jobs.cancel(owned)  # rows that are not durable come first
         while [o for o in leaving if o not in failures and self._is_needed(o)] and clock() < deadline:
             self._serve()
             failures |= {finished.key: finished for finished in self.jobs.advance(leaving) if finished.error}
@@ -359,13 +356,11 @@ class Worker:
             self.start_checkpoint(owned)
         return self.jobs.of(owned) is not None
 
-    def _log_release(self, owned: OwnedPartition, failed: Finished[OwnedPartition] | None) -> None:
-        running = self.jobs.of(owned)
-        if failed is None and running is None:
+    def _log_release(self, owned: OwnedPartition, failed: Running[OwnedPartition] | None) -> None:
+        unfinished = failed or self.jobs.of(owned)
+        if unfinished is None:
             return
-        kind = failed.kind if failed is not None else running.kind  # type: ignore[union-attr]
-        over = ReleasedError("checkpoint.revoke_budget_s is over")
-        failure: BaseException = over if failed is None or failed.error is None else failed.error
+        kind, failure = unfinished.kind, unfinished.error or ReleasedError("checkpoint.revoke_budget_s is over")
         if not (owned.is_durable and kind == "checkpoint"):  # else it is in the store, and did not fail
             self.watch.job_failed(kind, failure)
         if owned.is_durable:
@@ -476,5 +471,4 @@ class Worker:
             self.delivery.close()
             if self.sink is not None:
                 self.sink.close(FLUSH_S)  # what no checkpoint waited for is read again
-            self.watch.looker.close()
             self.runtime.close()

@@ -64,7 +64,7 @@ class Stage:
 
     def __post_init__(self) -> None:
         self.rng = np.random.default_rng(1)
-        self.looker = Looker(AtOnce(), self.clock, self.wall, drift_every_s=30.0)
+        self.looker = Looker(AtOnce().submit, self.clock, self.wall, drift_every_s=30.0)
         identity = Identity(self.worker, "group", "rows", self.ell, "fused", 2**30, shows=True)
         self.watch = Watch(identity, Meter(), self.looker, self.clock, self.wall)
         names = dict(enumerate(self.words))

@@ -15,7 +15,7 @@ from sfd_stream.errors import BrokerRefusedError, BrokerUnavailableError, Fenced
 from sfd_stream.kafka.sink import Sink
 from sfd_stream.service.merge_watch import MergeWatch
 from sfd_stream.service.merger import MergePlan, Merger
-from sfd_stream.worker.runtime import DaemonExecutor
+from sfd_stream.threads import DaemonExecutor
 from tests.reader.made import holds, message, publish, rows_of, sketch_of, snapshot
 
 if TYPE_CHECKING:

@@ -21,8 +21,8 @@ from sfd_stream.service.merge_watch import MergeWatch
 from sfd_stream.service.merger import MergePlan, Merger
 from sfd_stream.service.merging import Merging
 from sfd_stream.state.partition import PartitionState
+from sfd_stream.threads import Computing, DaemonExecutor
 from sfd_stream.worker import checkpoint_chain
-from sfd_stream.worker.runtime import Computing, DaemonExecutor
 from tests.parts.kafka import Broker
 from tests.service.fakes import rows, worker_on
 from tests.service.runs import Rows, wait_until
@@ -65,8 +65,8 @@ def test_a_batch_that_is_being_sketched_is_finished_before_the_worker_ends(monke
 def test_a_sample_of_the_spectrum_is_finished_before_the_worker_ends() -> None:
     slow = Slow()
     worker, _, _ = worker_on({0: rows(100)}, until_end=False)
-    looks = worker.watch.looker._executor = DaemonExecutor(1, "look")
-    looks.submit(slow)
+    worker.watch.looker._compute = worker.runtime.compute
+    worker.watch.looker._compute(slow)
     run_until(worker, slow)
     assert slow.finished == 1
 

@@ -16,7 +16,7 @@ from sfd_stream.kafka.dead_letters import BadMessageGauge
 from sfd_stream.service.status import as_json
 from sfd_stream.wire.rows import FixedColumns, HashedColumns
 from sfd_stream.worker.intake import Intake
-from tests.parts.watched import Stage
+from tests.parts.watched import AtOnce, Stage
 from tests.service.fakes import FakeBatch
 
 SECRET = "patient-4711"
@@ -70,4 +70,7 @@ def test_excerpts_are_a_setting_that_is_off(given: list[str], shown: bool) -> No
         "sketch.d=50",
         "checkpoint.url=memory://",
     ]
-    assert watch_of(load(None, environ={}, overrides=[*base, *given]).settings, "1").identity.excerpts is shown
+    assert (
+        watch_of(load(None, environ={}, overrides=[*base, *given]).settings, "1", AtOnce().submit).identity.excerpts
+        is shown
+    )

@@ -40,10 +40,6 @@ _CREATE = """    while (yield CreateIfAbsent(key, data)) is not Answer.DONE:
         return Fenced(manifest.number)
     return Created(manifest)
 """
-_FENCED = """        outcome = yield from self._run(self._writing(frozen, binding, snapshot))
-        if isinstance(outcome, Fenced):
-            raise self._fenced(outcome)
-"""
 _WRITE = "        manifest = yield from owned.chain.write(frozen, binding, snapshot)\n"
 
 MUTATIONS: dict[str, Mutation] = {
@@ -66,6 +62,7 @@ MUTATIONS: dict[str, Mutation] = {
         "state/protocol.py",
         "        if found == data:  # whole bytes, the nonce among them [G]",
         "        if found is not Answer.MISSING and decode_manifest(found).next_offset == manifest.next_offset:",
+        zombies=True,
     ),
     "'exists' taken as mine": _one(
         "state/protocol.py",
@@ -89,8 +86,8 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "forgotten fence": _one(
         "worker/checkpoint_chain.py",
-        _FENCED,
-        _FENCED.replace("raise self._fenced(outcome)", "return self.newest"),
+        '            raise FencedError(f"somebody else went on from checkpoint {outcome.number} of {self.where}")',
+        "            return Created(self.newest)",
         300,
         aim="stalls",
     ),

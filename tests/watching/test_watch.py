@@ -417,7 +417,7 @@ def looked_at(seed: int) -> tuple[Looker, Sketch]:
     state = PartitionState(Shape(columns, Parameters(d=4096, ell=8)), 0)
     batch = decode([encode_row(list(bag), list(bag.values()), packed=False) for bag in BAGS], columns)
     state.apply(batch, len(BAGS), None, 0)
-    looker = Looker(AtOnce(), Clock(), Clock())
+    looker = Looker(AtOnce().submit, Clock(), Clock())
     looker.consider({0: len(BAGS)}, lambda _: AtOnce().submit(Shot.of, state))
     assert isinstance(state.columns, HashedColumns)
     return looker, replace(state.sketch(), features=state.columns.known())
@@ -467,7 +467,7 @@ def test_the_setting_for_late_checkpoints_reaches_the_status() -> None:
         "checkpoint.url=memory://",
     ]
     settings = load(None, environ={}, overrides=[*given, "checkpoint.every_s=7"]).settings
-    assert watch_of(settings, "1").identity.checkpoint_every_s == 7.0
+    assert watch_of(settings, "1", AtOnce().submit).identity.checkpoint_every_s == 7.0
 
 
 def test_drift_comes_in_degrees_with_the_sketchs_error_as_watch_has_it() -> None:
@@ -495,7 +495,7 @@ def test_the_angle_is_that_of_the_sketches_whether_or_not_there_is_room_to_keep_
     room: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sfd_stream.service.looks.MERGE_BYTES_MAX", room)
-    rng, looker = np.random.default_rng(3), Looker(AtOnce(), Clock(), Clock())
+    rng, looker = np.random.default_rng(3), Looker(AtOnce().submit, Clock(), Clock())
     strong = np.diag([9.0, 8.0, 7.0, 6.0, 5.0, *[0.2] * 25])
     sketches = [FrequentDirections(12).partial_fit(rng.normal(size=(300, 30)) @ strong).sketch() for _ in range(2)]
     for sketch in sketches:

@@ -110,3 +110,23 @@ def test_only_delivery_publishes_and_commits() -> None:
 
 def test_the_core_is_few_files() -> None:
     assert len([path for path in FILES if path.name != "report.py"]) <= FILES_MAX
+
+
+GROUPS_MAX, GROUP_FILES_MAX = 60, 25
+
+
+def test_the_way_of_a_row_is_as_short_as_the_page_says() -> None:
+    """Every function in the page's table exists where it says, and there are not too many."""
+    root = FOLDER.parent
+    page = (root.parent / "docs" / "architecture.md").read_text(encoding="utf-8")
+    table = page.partition("### How far a row's way")[2].partition("\n## ")[0]
+    listed = [line.split("|")[1:3] for line in table.splitlines() if line.startswith("| `")]
+    groups = {file.strip(" `"): [name.strip(" `") for name in names.split(",")] for file, names in listed}
+    for file, names in groups.items():
+        tree = tree_of(root / file)
+        functions = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+        for cls in (node for node in tree.body if isinstance(node, ast.ClassDef)):
+            functions |= {f"{cls.name}.{node.name}" for node in cls.body if isinstance(node, ast.FunctionDef)}
+        assert set(names) <= functions, file
+    assert len(groups) <= GROUP_FILES_MAX
+    assert sum(map(len, groups.values())) <= GROUPS_MAX

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from sfd_stream.worker import runtime as module
-from sfd_stream.worker.runtime import DaemonExecutor, Runtime
+from sfd_stream import threads as module
+from sfd_stream.threads import DaemonExecutor
+from sfd_stream.worker.runtime import Runtime
 
 
 @pytest.fixture
