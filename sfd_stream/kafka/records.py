@@ -41,11 +41,12 @@ class Record:
 class PartitionBatch:
     """Records of one partition in order of their offsets; gaps are legal, going back is not. Never empty."""
 
-    __slots__ = ("_messages", "partition")
+    __slots__ = ("_messages", "_size_bytes", "partition")
 
     def __init__(self, partition: int, messages: Sequence[Any]) -> None:
         self.partition = partition
         self._messages = messages
+        self._size_bytes: int | None = None
 
     def __len__(self) -> int:
         return len(self._messages)
@@ -65,8 +66,10 @@ class PartitionBatch:
 
     @property
     def size_bytes(self) -> int:
-        """Of all values."""
-        return sum(map(len, self._messages))
+        """Of all values. Added up once: it is a call for each message."""
+        if self._size_bytes is None:
+            self._size_bytes = sum(map(len, self._messages))
+        return self._size_bytes
 
     @property
     def offsets(self) -> list[int]:

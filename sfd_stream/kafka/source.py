@@ -38,6 +38,10 @@ BATCH_BYTES = 1 << 20
 """The most bytes of values that a poll hands out, unless one message has more. Decoding a list takes up to 50 times its
 bytes, so this bounds the memory that decoding takes."""
 
+AIMED_BYTES = BATCH_BYTES * 7 // 8
+"""What a poll asks the client for, by the mean size of the last records. With no distance to the bound every other
+batch would leave a few records behind, which the next poll hands out alone."""
+
 
 TOPIC_ID_S = 5.0
 
@@ -119,7 +123,7 @@ class Source(Questions):
         batches = self._backlog.bounded(batches, self._assignment.paused)
         if batches:
             mean_bytes = sum(batch.size_bytes for batch in batches) / sum(map(len, batches))
-            self._records_at_once = max(int(BATCH_BYTES / max(mean_bytes, 1)), 1)
+            self._records_at_once = max(int(AIMED_BYTES / max(mean_bytes, 1)), 1)
         return [self._advance(batch) for batch in batches]
 
     def _advance(self, batch: PartitionBatch) -> PartitionBatch:

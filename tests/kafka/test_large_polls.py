@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from typing import TYPE_CHECKING, Any
 
@@ -44,6 +45,16 @@ def test_tiny_records_followed_by_large_ones_are_handed_out_in_bounded_batches(
         [(0, [1004])],
         [],
     ]
+
+
+def test_rows_of_varying_length_are_handed_out_in_full_batches(played: tuple[Source, FakeClient, Diary]) -> None:
+    """Nearly every batch would else leave a few records behind, which the next poll hands out alone."""
+    source, client, _ = played
+    rng = random.Random(5)
+    log = iter(records(0, [12 * rng.randrange(1, 200) + 40 for _ in range(40_000)]))
+    client.consume = lambda count, _: list(itertools.islice(log, count))  # type: ignore[method-assign]
+    batches = [sum(map(len, source.poll(1000, 0))) for _ in range(40)]
+    assert min(batches[1:]) > max(batches) / 2, batches
 
 
 def test_every_record_is_handed_out_once_in_order_and_within_the_bound(
