@@ -204,6 +204,32 @@ def run(line: Line, tree: Path, bench: Bench) -> Run:
     return Run(found[line.figure], found.get("cpu_s") if line.figure == "seconds" else None)
 
 
+class Ratio(NamedTuple):
+    """The median of some ratios, with an interval that covers the true median with a probability of `coverage`."""
+
+    median: float
+    low: float
+    high: float
+    coverage: float
+
+    @classmethod
+    def of(cls, ratios: Sequence[float]) -> Ratio:
+        """The interval is from the k-th smallest to the k-th largest of n ratios, with the largest k that covers
+        `CONFIDENCE`; with few pairs the smallest and the largest, which cover less. It fails only if fewer than k of n
+        fall on one side of the true median, like heads of n coins, whatever the noise is.
+        """
+        n, ordered = len(ratios), sorted(ratios)
+        k = max((k for k in range(1, n // 2 + 1) if _coverage(n, k) >= CONFIDENCE), default=1)
+        return cls(median(ordered), ordered[k - 1], ordered[n - k], _coverage(n, k))
+
+    def __str__(self) -> str:
+        return f"**{self.median:.3f}** ({self.low:.3f} to {self.high:.3f})"
+
+
+def _coverage(n: int, k: int) -> float:
+    return float(1 - 2 * sum(comb(n, i) for i in range(k)) / 2**n)
+
+
 @dataclass(frozen=True)
 class Result:
     """The runs of both trees, pair by pair."""
@@ -213,26 +239,16 @@ class Result:
     new: tuple[Run, ...]
 
     @property
-    def ratios(self) -> list[float]:
-        """New over old speed, ascending."""
-        return sorted(old.seconds / new.seconds for old, new in zip(self.old, self.new, strict=True))
+    def speed(self) -> Ratio:
+        """New over old speed."""
+        return Ratio.of([old.seconds / new.seconds for old, new in zip(self.old, self.new, strict=True)])
 
     @property
-    def cpu_ratio(self) -> float | None:
-        """The median of old over new CPU time."""
-        pairs = zip(self.old, self.new, strict=True)
-        return median([old.cpu_s / new.cpu_s for old, new in pairs if old.cpu_s and new.cpu_s] or [0.0]) or None
-
-    @property
-    def interval(self) -> tuple[float, float, float]:
-        """Lower end, upper end, and the probability with which it covers the median ratio, whatever the noise is like.
-
-        The k-th smallest and the k-th largest of n ratios cover the median unless fewer than k of n fall on one side
-        of it. With few pairs k is 1: the smallest and the largest.
-        """
-        n = len(self.ratios)
-        k = max((k for k in range(1, n // 2 + 1) if _coverage(n, k) >= CONFIDENCE), default=1)
-        return self.ratios[k - 1], self.ratios[n - k], _coverage(n, k)
+    def by_cpu(self) -> Ratio | None:
+        """The same by CPU time, where the speed is not."""
+        pairs = [(old.cpu_s, new.cpu_s) for old, new in zip(self.old, self.new, strict=True)]
+        ratios = [old / new for old, new in pairs if old and new]
+        return Ratio.of(ratios) if ratios else None
 
     @property
     def spread(self) -> float:
@@ -242,20 +258,14 @@ class Result:
 
     @property
     def verdict(self) -> str:
-        low, high, coverage = self.interval
-        if coverage < COVERAGE_MIN:
+        if self.speed.coverage < COVERAGE_MIN:
             return "too few pairs"
-        return "faster" if low > 1 else "slower" if high < 1 else "no difference found"
+        return "faster" if self.speed.low > 1 else "slower" if self.speed.high < 1 else "no difference found"
 
     def as_dict(self) -> dict[str, Any]:
-        low, high, coverage = self.interval
-        found = {"ratio": median(self.ratios), "low": low, "high": high, "coverage": coverage}
+        ratios = {"speed": self.speed._asdict(), "by_cpu": self.by_cpu and self.by_cpu._asdict()}
         runs = {name: [one._asdict() for one in runs] for name, runs in (("old", self.old), ("new", self.new))}
-        return {"name": self.name, **found, "cpu_ratio": self.cpu_ratio, "verdict": self.verdict, **runs}
-
-
-def _coverage(n: int, k: int) -> float:
-    return float(1 - 2 * sum(comb(n, i) for i in range(k)) / 2**n)
+        return {"name": self.name, **ratios, "verdict": self.verdict, **runs}
 
 
 def compare(line: Line, trees: dict[str, Path], pairs: int, bench: Bench) -> Result:
@@ -270,23 +280,21 @@ def compare(line: Line, trees: dict[str, Path], pairs: int, bench: Bench) -> Res
 
 
 def table(results: Sequence[Result], against: str) -> Table:
-    rows = []
-    for result in results:
-        low, high, coverage = result.interval
-        olds, news = ([one.seconds for one in runs] for runs in (result.old, result.new))
-        rows.append(
-            [
-                result.name, f"**{median(result.ratios):.3f}**", f"{low:.3f} to {high:.3f} ({coverage:.1%})",
-                f"{result.cpu_ratio:.3f}" if result.cpu_ratio else "", f"{median(olds):.4g} s",
-                f"{median(news):.4g} s", f"{result.spread:.2f}", result.verdict,
-            ]
-        )  # fmt: skip
-    columns = [
-        "line", "new over old speed", "interval of the median (coverage)", "by CPU time", "old", "new",
-        "old: slowest / fastest", "verdict",
+    rows = [
+        [
+            result.name, str(result.speed), str(result.by_cpu or ""), seconds(result.old), seconds(result.new),
+            f"{result.spread:.2f}", result.verdict,
+        ]
+        for result in results
     ]  # fmt: skip
-    pairs = len(results[0].old)
-    return Table("compare", f"this tree against {against}: median of {pairs} pairs", columns, rows)
+    columns = ["line", "speed, new over old", "by CPU time", "old", "new", "old: slowest / fastest", "verdict"]
+    pairs, coverage = len(results[0].old), results[0].speed.coverage
+    title = f"this tree against {against}: medians of {pairs} pairs, with intervals that cover {coverage:.1%}"
+    return Table("compare", title, columns, rows)
+
+
+def seconds(runs: Sequence[Run]) -> str:
+    return f"{median(one.seconds for one in runs):.4g} s"
 
 
 def chosen(known: Sequence[Line], only: Sequence[str]) -> list[Line]:

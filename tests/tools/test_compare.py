@@ -26,8 +26,8 @@ def line_of(name: str) -> Line:
 def test_the_interval_covers_the_median_as_often_as_it_says(pairs: int) -> None:
     rng = np.random.default_rng(pairs)
     results = [made(list(row)) for row in np.exp(rng.standard_cauchy((4000, pairs)).clip(-50, 50))]
-    covered = np.mean([result.interval[0] <= 1 <= result.interval[1] for result in results])
-    coverage = results[0].interval[2]
+    covered = np.mean([result.speed.low <= 1 <= result.speed.high for result in results])
+    coverage = results[0].speed.coverage
     assert abs(covered - coverage) < 0.02
     assert coverage >= CONFIDENCE or pairs < 6, "five pairs cannot say it with 95 %"
 
