@@ -75,6 +75,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 LONG = (
     "tests/watching/test_prometheus",
+    "tests/versions/",
     "tests/service/test_kills",
     "tests/security/",
     "tests/storage/",
