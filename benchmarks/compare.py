@@ -274,8 +274,10 @@ def compare(line: Line, trees: dict[str, Path], pairs: int, bench: Bench) -> Res
     for pair in range(pairs):
         for name in sorted(trees, reverse=pair % 2 == 0):  # old first, then new first, ...
             runs[name].append(run(line, trees[name], bench))
-        old, new = runs["old"][-1].seconds, runs["new"][-1].seconds
-        say(f"{line.name}: pair {pair + 1} of {pairs}: old {old:.4g} s, new {new:.4g} s, ratio {old / new:.3f}")
+        old, new = runs["old"][-1], runs["new"][-1]
+        cpu = f", by CPU time {old.cpu_s / new.cpu_s:.3f}" if old.cpu_s and new.cpu_s else ""
+        times = f"old {old.seconds:.4g} s, new {new.seconds:.4g} s, ratio {old.seconds / new.seconds:.3f}{cpu}"
+        say(f"{line.name}: pair {pair + 1} of {pairs}: {times}")
     return Result(line.name, tuple(runs["old"]), tuple(runs["new"]))
 
 
