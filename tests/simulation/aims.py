@@ -21,6 +21,7 @@ def _busy(scenario: Scenario, rng: random.Random, faults: list[Fault]) -> Scenar
         partitions=2,
         workers=2,
         until_end=False,
+        one_in_memory=False,
         keep=1,
         every_rows=3,
         every_s=0.5,
@@ -123,6 +124,40 @@ def backups(scenario: Scenario) -> Scenario:
     return replace(_busy(scenario, rng, faults), delivery=delivery, reader=True)
 
 
+def mergers(scenario: Scenario) -> Scenario:
+    """A merger that crashes and is paused, and whose topic has no leader for longer than a message may wait."""
+    rng = random.Random(f"mergers {scenario.seed}")
+    faults = [Fault(round(rng.uniform(1.0, 10.0)) + 0.3, "no leader", 0, rng.uniform(8.0, 18.0))]
+    for at_s in (4.0, 12.0, 20.0):
+        kind = rng.choice(("merger crash", "merger crash", "merger pause"))
+        faults.append(Fault(round(at_s + rng.uniform(0.0, 6.0), 1), kind, 0, rng.choice((0.3, 4.0))))
+    made = replace(_busy(scenario, rng, faults), merge=True, delivery=rng.choice(("idempotent", "transactional")))
+    return replace(made, batches=made.batches[: rng.choice((8, 15, 29))])
+
+
+def pauses(scenario: Scenario) -> Scenario:
+    """More records than a slow store takes, so that reading is paused, while partitions are lost and come back."""
+    rng = random.Random(f"pauses {scenario.seed}")
+    faults = []
+    for at_s in (2.0, 12.0, 22.0):
+        begin_s = round(at_s + rng.uniform(0.0, 2.0), 1)
+        faults.append(Fault(begin_s, rng.choice(("store full", "store down", "store slow")), 0, 6.0))
+        kind = rng.choice(("expel", "expel", "rebalance", "pause"))
+        faults.append(Fault(round(begin_s + rng.uniform(1.0, 5.0), 1), kind, rng.randrange(2), 4.0))
+    batches = tuple(Batch(at_s + 0.3, at_s % 2, "r" * 16) for at_s in range(0, 30, 2))
+    batches += tuple(Batch(at_s + 1.3, at_s % 2, "r" * 16) for at_s in range(1, 30, 2))
+    made = replace(_busy(scenario, rng, faults), batches=tuple(sorted(batches, key=lambda batch: batch.at_s)))
+    return replace(made, partitions=3, batch_records=5, silent_losses=rng.choice((0.0, 0.5)))
+
+
+def logs(scenario: Scenario) -> Scenario:
+    """Logs that lose their last records, and a topic that is deleted and created again."""
+    rng = random.Random(f"logs {scenario.seed}")
+    kinds = ("truncated log", "truncated log", "recreated topic")
+    faults = [Fault(round(rng.uniform(3.0, 25.0), 1), rng.choice(kinds), rng.randrange(2)) for _ in range(2)]
+    return _busy(scenario, rng, faults)
+
+
 def mixed(scenario: Scenario) -> Scenario:
     """Half of the seeds as they are, the others with one of the aims each."""
     aims = [aim for name, aim in AIMS.items() if name != "mixed"]
@@ -137,5 +172,8 @@ AIMS: dict[str, Callable[[Scenario], Scenario]] = {
     "commits": commits,
     "starts": starts,
     "backups": backups,
+    "mergers": mergers,
+    "pauses": pauses,
+    "logs": logs,
     "mixed": mixed,
 }

@@ -62,12 +62,13 @@ MUTATIONS: dict[str, Mutation] = {
         "state/protocol.py",
         "        if found == data:  # whole bytes, the nonce among them [G]",
         "        if found is not Answer.MISSING and decode_manifest(found).next_offset == manifest.next_offset:",
-        zombies=True,
+        aim="stalls",
     ),
     "'exists' taken as mine": _one(
         "state/protocol.py",
         _CREATE,
         _CREATE.replace("is not Answer.DONE:", "not in (Answer.DONE, Answer.EXISTS):"),
+        aim="stalls",
     ),
     "unknown create taken as done": _one(
         "state/protocol.py",
@@ -92,7 +93,7 @@ MUTATIONS: dict[str, Mutation] = {
         aim="stalls",
     ),
     "fenced owner stays in the group": _one(
-        "worker/worker.py", "        self.source.rejoin()", "        pass", 300, aim="zombies"
+        "worker/worker.py", "        self.source.rejoin()", "        pass", 300, aim="stalls"
     ),
     "next offset one too far": _one("kafka/records.py", "return self.offset + 1", "return self.offset + 2"),
     "next offset one too near": _one("kafka/records.py", "return self.offset + 1", "return self.offset"),
@@ -105,6 +106,7 @@ MUTATIONS: dict[str, Mutation] = {
         "worker/worker.py",
         "        yield from self.intake.acknowledged(owned.number, frozen.next_offset)\n",
         "",
+        aim="letters",
     ),
     "failed dead letter forgotten": _one(
         "kafka/dead_letters.py",
@@ -128,6 +130,7 @@ MUTATIONS: dict[str, Mutation] = {
         "        return self._runtime.sketch.submit(_freeze, owned.live)",
         "        found: Future[Frozen] = Future()\n        found.set_result(_freeze(owned.live))\n        return found",
         400,
+        aim="pauses",
     ),
     "sketch on two threads": _one("worker/runtime.py", 'DaemonExecutor(1, "sketch")', 'DaemonExecutor(2, "sketch")'),
     "random state shared between partitions": _one(
@@ -174,10 +177,16 @@ MUTATIONS: dict[str, Mutation] = {
         "        published = True",
     ),
     "a pause that survives an assignment": _one(
-        "kafka/assignment.py", "        if others := starts.keys() - unread:", "        if others := set():"
+        "kafka/assignment.py",
+        "        if others := starts.keys() - unread:",
+        "        if others := set():",
+        aim="pauses",
     ),
     "what is still held is assigned again": _one(
-        "kafka/assignment.py", "        self._lose_unreported(partitions)\n", ""
+        "kafka/assignment.py",
+        "        self._lose_unreported(partitions)\n",
+        "",
+        aim="pauses",
     ),
     "commits overtake each other": _one(
         "kafka/commits.py",
@@ -273,11 +282,13 @@ MUTATIONS: dict[str, Mutation] = {
             ),
         ),
         400,
+        aim="stalls",
     ),
     "a pause is never lifted": _one(
         "worker/worker.py",
         "        if paused - wanted:",
         "        if False:",
+        aim="pauses",
     ),
     "a failed commit not retried": _one(
         "worker/delivery.py",
@@ -296,22 +307,38 @@ MUTATIONS: dict[str, Mutation] = {
         "service/merger.py",
         "        parts = [snapshot for reader in self._inputs for snapshot in _held(reader)]",
         "        parts = [snapshot for reader in self._inputs for snapshot in [*_held(reader), *_held(reader)[:1]]]",
+        aim="mergers",
     ),
     "a merger keeps its epoch": _one(
         "service/merger.py",
         "self._epoch = 1 if newest is None else newest.epoch + 1",
         "self._epoch = 1",
+        aim="mergers",
     ),
     "a merge that was not delivered is forgotten": _one(
         "service/merger.py",
         "self._changed = not self._publish(self._newest)",
         "self._changed = bool(self._publish(self._newest)) and False",
+        aim="mergers",
+    ),
+    "leader epochs lost at an eager assignment": _one(
+        "kafka/assignment.py",
+        "Start(offset, self.leader_epochs[p])",
+        "Start(offset)",
+        aim="logs",
+    ),
+    "a recreated topic goes unnoticed": _one(
+        "state/protocol.py",
+        "    if _differ(stored.topic_id, wanted.topic_id):",
+        "    if False:",
+        aim="logs",
     ),
     "until end without commits": _one(
         "worker/until_end.py",
         "        if self.source.last_committed.get(owned.number, -1) >= self.ends.get(owned.number, 0):",
         "        if True:",
         400,
+        aim="commits",
     ),
 }
 
