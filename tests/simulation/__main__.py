@@ -15,6 +15,7 @@ import sys
 import time
 from collections import Counter
 from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
 
 from tests.simulation.aims import AIMS
@@ -116,7 +117,7 @@ def _seeds(given: argparse.Namespace) -> int:
                 shorter, short = shrink(scenario, result, lambda s: simulate(s, given.source, edits))
                 print(f"the shortest history that was found; {_command(seed, given)} --history prints the whole one")
                 _print_history(shorter, short)
-                break
+                return 1
         if tally.seconds - told_s >= PROGRESS_S:
             told_s = tally.seconds
             tally.print_line()
@@ -137,8 +138,10 @@ def _print_history(scenario: Scenario, result: Result) -> None:
         print(f"  fault at {fault}")
     for batch in scenario.batches:
         print(f"  records at {batch.at_s} s in partition {batch.partition}: {batch.kinds}")
-    for at_s, who, what in result.history:
-        print(f"{at_s - 1000:9.3f} s  {who:9} {what}")
+    for (who, what), group in groupby(result.history, key=lambda line: line[1:]):
+        lines = list(group)
+        again = f"  ({len(lines)} times, until {lines[-1][0] - 1000:.3f} s)" if len(lines) > 1 else ""
+        print(f"{lines[0][0] - 1000:9.3f} s  {who:9} {what}{again}")
     print(f"digest {result.digest}, {result.steps} steps, {result.violation or 'no violation'}\n", flush=True)
 
 

@@ -10,6 +10,23 @@ from tests.simulation.scenario import Scenario
 
 TRIES = 400
 
+PLAIN = {
+    "points": False,
+    "watched": False,
+    "reader": False,
+    "merge": False,
+    "one_in_memory": False,
+    "first_offset": 0,
+    "flaky": 0.0,
+    "stall": 0.0,
+    "silent_losses": 0.0,
+    "columns": "fixed",
+    "start": "earliest",
+    "protocol": "cooperative",
+    "inline": True,
+}
+"""What a scenario is without a peculiarity."""
+
 
 def shrink(scenario: Scenario, result: Result, run: Callable[[Scenario], Result]) -> tuple[Scenario, Result]:
     """The smallest scenario that was found, and what happens in it."""
@@ -29,7 +46,7 @@ def shrink(scenario: Scenario, result: Result, run: Callable[[Scenario], Result]
     return scenario, result
 
 
-def _smaller(scenario: Scenario) -> Iterator[Scenario]:  # noqa: PLR0912 - one branch a simplification
+def _smaller(scenario: Scenario) -> Iterator[Scenario]:
     """Candidates, the boldest first."""
     if len(scenario.batches) > 1:
         yield replace(scenario, batches=scenario.batches[: len(scenario.batches) // 2])
@@ -48,23 +65,8 @@ def _smaller(scenario: Scenario) -> Iterator[Scenario]:  # noqa: PLR0912 - one b
         if len(batch.kinds) > 1:
             shorter = replace(batch, kinds=batch.kinds[: len(batch.kinds) // 2])
             yield replace(scenario, batches=(*scenario.batches[:at], shorter, *scenario.batches[at + 1 :]))
-    if scenario.points:
-        yield replace(scenario, points=False)
-    if scenario.watched:
-        yield replace(scenario, watched=False)
-    if scenario.reader:
-        yield replace(scenario, reader=False)
-    if scenario.merge:
-        yield replace(scenario, merge=False)
-    if scenario.first_offset:
-        yield replace(scenario, first_offset=0)
-    if scenario.flaky:
-        yield replace(scenario, flaky=0.0)
-    if scenario.stall:
-        yield replace(scenario, stall=0.0)
-    if scenario.columns != "fixed":
-        yield replace(scenario, columns="fixed")
-    if not scenario.inline:
-        yield replace(scenario, inline=True)
+    for name, plain in PLAIN.items():
+        if getattr(scenario, name) != plain:
+            yield replace(scenario, **{name: plain})  # type: ignore[arg-type]
     if scenario.delivery != "none":
         yield replace(scenario, delivery="none" if scenario.delivery == "idempotent" else "idempotent")
