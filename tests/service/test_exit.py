@@ -217,13 +217,13 @@ def test_a_signal_while_run_is_being_imported_ends_it_with_0(tmp_path: Path, mod
     assert ended.returncode == 0, ended.stderr
 
 
-def end_while_computing(kafka: Broker, folder: Path, times: int, d: int) -> None:
+def end_while_computing(kafka: Broker, folder: Path, times: int, d: int, ell: int = 20) -> None:
     """Workers that are sent SIGTERM while they shrink all exit with 0. d is large, so that BLAS takes long."""
     topic = kafka.create_topic()
     Rows.random(4_000, d=d, nnz=100, rows_per_message=50).produce(kafka, topic)
     command = [sys.executable, "-m", "sfd_stream.cli", "run", "--set", f"kafka.bootstrap.servers={kafka.bootstrap}"]
     for setting in (
-        f"input.topic={topic}", f"sketch.d={d}", "sketch.ell=20", "sketch.buffer_max_bytes=200000", "http.port=0",
+        f"input.topic={topic}", f"sketch.d={d}", f"sketch.ell={ell}", "sketch.buffer_max_bytes=200000", "http.port=0",
         f"checkpoint.url={folder.as_uri()}", "checkpoint.every_s=3600", "checkpoint.every_rows=1000000",
         "checkpoint.revoke_budget_s=0.05", "worker.batch_records=2", "log.format=json", "kafka.log_level=3",
     ):  # fmt: skip
@@ -252,8 +252,9 @@ def test_a_signal_during_computation_ends_a_worker_with_0(kafka: Broker, tmp_pat
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_signals_during_computation_all_end_with_0(kafka: Broker, tmp_path: Path) -> None:
-    """Of 200, all ended with 0 (2026-11-18, two loaded cores, 30 minutes), by this command:
+    """docs/reliability.md has the record of long runs, by this command:
 
-    SFD_TEST_SIGNALS=200 .venv/bin/pytest -m slow tests/service/test_exit.py
+    SFD_TEST_SIGNALS=200 SFD_TEST_SIGNALS_SHAPE=1048576,100 .venv/bin/pytest -m slow tests/service/test_exit.py
     """
-    end_while_computing(kafka, tmp_path, int(os.environ.get("SFD_TEST_SIGNALS", "10")), d=2**18)
+    d, ell = map(int, os.environ.get("SFD_TEST_SIGNALS_SHAPE", "262144,20").split(","))
+    end_while_computing(kafka, tmp_path, int(os.environ.get("SFD_TEST_SIGNALS", "10")), d, ell)
