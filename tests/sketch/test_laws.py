@@ -236,9 +236,9 @@ def test_the_error_is_at_most_that_of_frequent_directions_where_energy_is_uneven
 def test_the_error_on_a_burst_about_as_strong_as_the_noise_stays_near_that_of_frequent_directions() -> None:
     """There a pass finds each direction only in part; it was up to 1.7 times.
 
-    Tried on eight fits: MISSED_UNEVEN of 1.3 (as it is) gives 1.20 by 2.5 passes a fit, 1.1 gives 1.05 by 3.1, 1.07 gives
-    1.02 by 3.6, but then rows whose scale changes need 7 passes instead of 2. Two passes before the first certificate
-    and 1.15 give 1.04 by 3.8. Streams of even energy (the paper's, z = 5, z = 20, Zipf) pay for neither.
+    Tried on eight fits: MISSED_UNEVEN of 1.3 (as it is) gives 1.20 by 2.5 passes a fit, 1.1 gives 1.05 by 3.1, 1.07
+    gives 1.02 by 3.6, but then rows whose scale changes need 7 passes instead of 2. Two passes before the first
+    certificate and 1.15 give 1.04 by 3.8. Streams of even energy (the paper's, z = 5, z = 20, Zipf) pay for neither.
     """
     for seed in range(2):
         A = late_burst(np.random.default_rng(seed), 8000, 300, late=80)
