@@ -129,19 +129,15 @@ class Assignment:
         By the time that this news is read the client may have told of the loss, and even have been assigned anew.
         """
         lost = self._before - self._left_in_this_poll
-        if lost:
-            with self._failures.kept():
-                self.listener.on_lost(sorted(lost))
-        self._drop(lost)
+        self.lose(lost)
         return lost
 
-    def lose_all(self) -> None:
-        """The client that has them is about to be replaced."""
-        lost = self.all
-        if lost:
+    def lose(self, partitions: Collection[int]) -> None:
+        """They belong to another worker by now, or the client that has them is about to be replaced."""
+        if partitions:
             with self._failures.kept():
-                self.listener.on_lost(sorted(lost))
-        self._drop(lost)
+                self.listener.on_lost(sorted(partitions))
+        self._drop(partitions)
 
     # Reading and pausing
 

@@ -188,7 +188,7 @@ class Source(Questions):
             self.outside_s,
             self.away_words or "none",
         )
-        self._assignment.lose_all()
+        self._assignment.lose(self._assignment.all)
         threading.Thread(target=self._consumer.close, name="kafka-close", daemon=True).start()
         self._consumer = self._assignment.consumer = self._new_client()
         self._assignment.subscribe()
@@ -268,9 +268,15 @@ class Source(Questions):
             assert error is not None
             fault = fault_of(error)
             if fault is Fault.OUTSIDE_LOG:
-                if not self._assignment.stayed(event.partition()):
+                partition = event.partition()
+                if partition is None or not self._assignment.stayed(partition):
                     continue  # an old position: whoever has the partition now has its own
-                self._failures.keep(self._outside_log(event.partition(), error))
+                if self._went_on(partition):
+                    self._logger.warning("another worker went on with %s/%s: joining again", self.topic, partition)
+                    self._assignment.lose({partition})
+                    self.rejoin()
+                else:
+                    self._failures.keep(self._outside_log(partition, error))
             elif fault is Fault.EXPELLED:
                 self._logger.warning("polled too late: the partitions of %s are lost", self.topic)
                 self._assignment.expel()
@@ -278,9 +284,20 @@ class Source(Questions):
                 self._on_error(error)
         self._failures.tell()
 
-    def _outside_log(self, partition: int | None, error: KafkaError) -> RefusedStateError:
+    def _went_on(self, partition: int) -> bool:
+        """Whether the group has committed more than was read here: the partition is another worker's by now.
+
+        A worker that was paused for longer than its session may ask for removed records before it hears of the loss.
+        """
+        try:
+            committed = self.committed([partition], TOPIC_ID_S)[partition]
+        except (BrokerRefusedError, TimeoutError):
+            return False
+        return committed is not None and committed.offset > self._assignment.positions[partition]
+
+    def _outside_log(self, partition: int, error: KafkaError) -> RefusedStateError:
         place = f"{self.topic}/{partition}"
-        offset, before = self._assignment.positions.get(partition or 0), self._first_topic_id
+        offset, before = self._assignment.positions.get(partition), self._first_topic_id
         try:
             topic_id = self._cluster.topic_id(TOPIC_ID_S) if before is not None else None
         except (BrokerRefusedError, TimeoutError) as failure:

@@ -17,7 +17,11 @@ TOPIC = "t"
 class ScriptedConsumer:
     """`script`: what each `consume` does before it hands out records. Its logs never end."""
 
+    offset_committed = -1001
+    """What the group has committed, for all scripted clients."""
+
     def __init__(self, config: dict[str, Any]) -> None:
+        self.unsubscribed = 0
         self._on_commit: Callable[..., None] = config.get("on_commit", lambda *_: None)
         self.script: list[Callable[[], Any]] = []
         self.events: list[Any] = []
@@ -66,6 +70,15 @@ class ScriptedConsumer:
             found += [Message(topic=TOPIC, partition=partition, offset=first + n, value=b"x") for n in range(2)]
             self.positions[partition] = first + 2
         return found[:count]
+
+    def poll(self, _: float) -> None:
+        """Of the consumer that only asks for committed offsets."""
+
+    def committed(self, places: list[TopicPartition], _: float) -> list[TopicPartition]:
+        return [TopicPartition(each.topic, each.partition, self.offset_committed) for each in places]
+
+    def unsubscribe(self) -> None:
+        self.unsubscribed += 1
 
     def assignment(self) -> list[TopicPartition]:
         return _places(sorted(self.positions))

@@ -261,6 +261,21 @@ def test_a_client_that_is_not_to_blame_is_not_replaced(play: Any, reason: str) -
     assert played.source.outside_s is None
 
 
+@every_protocol
+def test_a_position_outside_the_log_that_the_group_has_passed_is_a_loss(
+    play: Any, protocol: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker that was paused may ask for removed records before the client reports that the partition was lost."""
+    played = play(protocol)
+    client = played.client
+    played.poll(lambda: client.assign_to_it(0, 1))
+    monkeypatch.setattr(ScriptedConsumer, "offset_committed", 10**6)
+    client.events.append(Message(topic=TOPIC, partition=0, error=KafkaError(KafkaError._AUTO_OFFSET_RESET)))
+    played.poll()
+    assert 0 not in played.source.assigned
+    assert client.unsubscribed == 1
+
+
 # Commits that overtake each other
 
 

@@ -39,3 +39,20 @@ def test_a_truncated_log_is_noticed_after_another_partition_was_assigned(protoco
     found = simulate(scenario)
     assert found.violation is None
     assert any("exits 3" in words for _, _, words in found.history)
+
+
+@pytest.mark.parametrize("silent_losses", [0.0, 1.0])
+@pytest.mark.parametrize("paused", [0, 1])
+def test_a_paused_worker_whose_partition_went_on_does_not_blame_the_log(paused: int, silent_losses: float) -> None:
+    """Its new owner had read on, and retention had removed what the paused one still wanted: exit 3 (seed 11076)."""
+    scenario = Scenario(
+        seed=1,
+        partitions=1,
+        workers=2,
+        every_s=0.5,
+        session_s=3.0,
+        batches=(Batch(-1.0, 0, "rrr"), Batch(9.0, 0, "rrr")),
+        faults=(Fault(4.0, "pause", paused, 9.0), Fault(11.0, "log retention")),
+        silent_losses=silent_losses,
+    )
+    assert simulate(scenario).violation is None
