@@ -63,6 +63,19 @@ def stalls(scenario: Scenario) -> Scenario:
     return replace(_busy(scenario, rng, faults), silent_losses=silent_losses)
 
 
+def claims(scenario: Scenario) -> Scenario:
+    """Claims that are stalled until another worker has claimed the same partition."""
+    rng = random.Random(f"claims {scenario.seed}")
+    faults = []
+    for at_s in (3.0, 9.0, 15.0, 21.0, 27.0):
+        begin_s, first = round(at_s + rng.uniform(0.0, 2.0), 1), rng.randrange(2)
+        where = rng.choice(("after-GetMany", "after-GetMany", "before-CreateIfAbsent"))
+        faults.append(Fault(begin_s, "expel", first))
+        faults.append(Fault(begin_s + 0.1, "stall", 1 - first, rng.choice((2.0, 4.0)), where))
+        faults.append(Fault(begin_s + 0.1, "expel", 1 - first, 0.0, where))
+    return replace(_busy(scenario, rng, faults), silent_losses=rng.choice((0.5, 1.0)))
+
+
 def letters(scenario: Scenario) -> Scenario:
     """Dead letters whose topic has no leader for longer than a message may wait."""
     rng = random.Random(f"letters {scenario.seed}")
@@ -127,12 +140,12 @@ def backups(scenario: Scenario) -> Scenario:
 def mergers(scenario: Scenario) -> Scenario:
     """A merger that crashes and is paused, and whose topic has no leader for longer than a message may wait."""
     rng = random.Random(f"mergers {scenario.seed}")
-    faults = [Fault(round(rng.uniform(1.0, 10.0)) + 0.3, "no leader", 0, rng.uniform(8.0, 18.0))]
+    faults = [Fault(rng.choice((6.3, 8.3, 10.3)), "no leader", 0, rng.uniform(13.0, 18.0))]
     for at_s in (4.0, 12.0, 20.0):
         kind = rng.choice(("merger crash", "merger crash", "merger pause"))
         faults.append(Fault(round(at_s + rng.uniform(0.0, 6.0), 1), kind, 0, rng.choice((0.3, 4.0))))
     made = replace(_busy(scenario, rng, faults), merge=True, delivery=rng.choice(("idempotent", "transactional")))
-    return replace(made, batches=made.batches[: rng.choice((8, 15, 29))])
+    return replace(made, batches=made.batches[: rng.choice((8, 12, 29))])
 
 
 def pauses(scenario: Scenario) -> Scenario:
@@ -167,6 +180,7 @@ def mixed(scenario: Scenario) -> Scenario:
 AIMS: dict[str, Callable[[Scenario], Scenario]] = {
     "zombies": zombies,
     "stalls": stalls,
+    "claims": claims,
     "letters": letters,
     "transactions": transactions,
     "commits": commits,

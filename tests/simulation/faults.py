@@ -32,7 +32,10 @@ def broker_frozen(run: Run, fault: Fault) -> None:
 
 
 def no_leader(run: Run, fault: Fault) -> None:
-    """One topic has no leader: nothing of it is read or written, and its offsets are not known."""
+    """One topic has no leader: nothing of it is read or written, and its offsets are not known.
+
+    The tenths of its time choose the topic: .0 to .3 (and so on by fours) the input, dead letters, snapshots, merges.
+    """
     now, topic = run.scheduler.now, (INPUT, DEAD, OUTPUT, MERGED)[int(fault.at_s * 10) % 4]
     until = run.world.broker.leaderless_until.get(topic, 0.0)
     if now > until + 2 * LEADERLESS_MOST_S or not until:

@@ -62,13 +62,13 @@ MUTATIONS: dict[str, Mutation] = {
         "state/protocol.py",
         "        if found == data:  # whole bytes, the nonce among them [G]",
         "        if found is not Answer.MISSING and decode_manifest(found).next_offset == manifest.next_offset:",
-        aim="stalls",
+        aim="claims",
     ),
     "'exists' taken as mine": _one(
         "state/protocol.py",
         _CREATE,
         _CREATE.replace("is not Answer.DONE:", "not in (Answer.DONE, Answer.EXISTS):"),
-        aim="stalls",
+        aim="claims",
     ),
     "unknown create taken as done": _one(
         "state/protocol.py",

@@ -16,6 +16,18 @@ QUICK = (
 )
 
 
+AIMED = (
+    "no LIST after create",
+    "forgotten fence",
+    "a lost partition writes",
+    "a revoke publishes after its callback",
+    "failed dead letter forgotten",
+    "end offset from a failed answer",
+    "unknown transaction taken for failed",
+    "a recreated topic goes unnoticed",
+)
+
+
 @pytest.mark.parametrize("mutation", MUTATIONS.values(), ids=MUTATIONS)
 def test_every_edit_fits_the_code(mutation: Mutation) -> None:
     for file in {edit.file for edit in mutation.edits}:
@@ -26,3 +38,9 @@ def test_every_edit_fits_the_code(mutation: Mutation) -> None:
 @pytest.mark.parametrize("name", QUICK)
 def test_a_mutation_is_caught(name: str) -> None:
     assert until_caught(MUTATIONS[name], ROOT, 0, 10) is not None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", AIMED)
+def test_a_mutation_that_random_faults_seldom_reach_is_caught(name: str) -> None:
+    assert until_caught(MUTATIONS[name], ROOT, 0, 40) is not None
