@@ -312,8 +312,8 @@ class Run:
 
     def restore_backup(self, fault: Fault) -> None:
         """Not where the log has lost what the backup needs, nor if partitions or another backup came between."""
-        if self.judge.refused or fault not in self._backups:
-            return
+        if self.judge.refused or self._done or fault not in self._backups:
+            return  # with --until-end nobody may be left to go on from the backup
         incarnation, objects, lengths = self._backups[fault]
         logs = self.world.broker.topics[INPUT].logs
         starts = [chain[:length] for chain, length in zip(self.judge.chains, lengths, strict=False)]
