@@ -118,8 +118,6 @@ class ScriptedConsumer:
     def consumer_group_metadata(self) -> bytes:
         return f"CGMDv2:{self.member_id}".encode()
 
-    def unsubscribe(self) -> None: ...
-
     def close(self) -> None:
         self.closed.set()
 
