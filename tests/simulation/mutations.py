@@ -67,6 +67,7 @@ MUTATIONS: dict[str, Mutation] = {
         "state/protocol.py",
         _CREATE,
         _CREATE.replace("is not Answer.DONE:", "not in (Answer.DONE, Answer.EXISTS):"),
+        zombies=True,
     ),
     "unknown create taken as done": _one(
         "state/protocol.py",
