@@ -32,9 +32,12 @@ if TYPE_CHECKING:
     from sfd_stream.reader.merged import MergedSketch
     from sfd_stream.reader.reader import SnapshotReader
     from sfd_stream.reader.transformer import SketchTransformer
+    from sfd_stream.sketch.causes import Cause, Explanation
     from sfd_stream.sketch.drift import Drift
     from sfd_stream.sketch.estimator import FrequentDirections, NotFittedError, SparseFrequentDirections
     from sfd_stream.sketch.measures import covariance_error, projection_error
+    from sfd_stream.sketch.score import Intervals, Scorer, Scores
+    from sfd_stream.sketch.score_histogram import ScoreHistogram
     from sfd_stream.sketch.sketch import PCA, Interval, Sketch
     from sfd_stream.sketch.synthetic import paper_synthetic
     from sfd_stream.wire.columns import FixedColumns, GrowingColumns, HashedColumns
@@ -45,8 +48,10 @@ __version__ = "0.1.0"
 _HOMES = {
     "BrokerRefusedError": "errors",
     "BrokerUnavailableError": "errors",
+    "Cause": "sketch.causes",
     "ChecksumError": "errors",
     "Drift": "sketch.drift",
+    "Explanation": "sketch.causes",
     "FencedError": "errors",
     "FixedColumns": "wire.columns",
     "FormatError": "errors",
@@ -54,6 +59,7 @@ _HOMES = {
     "GrowingColumns": "wire.columns",
     "HashedColumns": "wire.columns",
     "Interval": "sketch.sketch",
+    "Intervals": "sketch.score",
     "MergedSketch": "reader.merged",
     "NewerFormatError": "errors",
     "NoSnapshotError": "errors",
@@ -63,6 +69,9 @@ _HOMES = {
     "PCA": "sketch.sketch",
     "RefusedStateError": "errors",
     "RowDecodeError": "errors",
+    "ScoreHistogram": "sketch.score_histogram",
+    "Scorer": "sketch.score",
+    "Scores": "sketch.score",
     "SettingsError": "errors",
     "SfdError": "errors",
     "Sketch": "sketch.sketch",
@@ -86,8 +95,10 @@ __all__ = [
     "PCA",
     "BrokerRefusedError",
     "BrokerUnavailableError",
+    "Cause",
     "ChecksumError",
     "Drift",
+    "Explanation",
     "FencedError",
     "FixedColumns",
     "FormatError",
@@ -95,6 +106,7 @@ __all__ = [
     "GrowingColumns",
     "HashedColumns",
     "Interval",
+    "Intervals",
     "MergedSketch",
     "NewerFormatError",
     "NoSnapshotError",
@@ -103,6 +115,9 @@ __all__ = [
     "ObjectMissingError",
     "RefusedStateError",
     "RowDecodeError",
+    "ScoreHistogram",
+    "Scorer",
+    "Scores",
     "SettingsError",
     "SfdError",
     "Sketch",
