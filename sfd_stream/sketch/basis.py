@@ -60,12 +60,10 @@ class Projection:
     """The map x -> V(x - mean), prepared once for many rows. V has orthonormal rows; no mean: around zero."""
 
     def __init__(self, V: Float, mean: Float | None) -> None:
-        k, d = V.shape
         self.mean = mean
         # The product with [V', mean] gives the coordinates and x'mean in one pass over the rows.
         self._columns = np.ascontiguousarray((V if mean is None else np.vstack([V, mean])).T)
-        self._ones = np.ones((d, 1))
-        self._at_mean = np.zeros(k) if mean is None else V @ mean
+        self._at_mean = np.zeros(len(V)) if mean is None else V @ mean
         self._mean_square = 0.0 if mean is None else float(mean @ mean)
         self._skew = skew_of(V)
 
@@ -95,7 +93,7 @@ class Projection:
         known = block if block.d <= self.d else RowBlock.from_csr(block.csr()[:, : self.d])
         k, products = len(self._at_mean), np.zeros((block.rows, self._columns.shape[1]))
         Csr.of(known).add_times(self._columns, products)
-        squares = _row_squares(block, self._ones)
+        squares = _row_squares(block)
         lengths = np.sqrt(squares) + np.sqrt(self._mean_square)
         terms = np.diff(block.indptr).astype(np.float64)
         if self.mean is None:
@@ -104,13 +102,13 @@ class Projection:
         return products[:, :k] - self._at_mean, centred, lengths, terms + self.d
 
 
-def _row_squares(block: RowBlock, ones: Float) -> Float:
+def _row_squares(block: RowBlock) -> Float:
     """The squared length of each row."""
-    squares = np.zeros((block.rows, 1))
-    if block.d > len(ones):
-        ones = np.ones((block.d, 1))
-    Csr(block.values**2, block.indices, block.indptr.astype(np.int32), (block.rows, block.d)).add_times(ones, squares)
-    return squares[:, 0]
+    squares = np.zeros(block.rows)
+    filled = block.indptr[:-1] < block.indptr[1:]
+    if filled.any():
+        squares[filled] = np.add.reduceat(block.values**2, block.indptr[:-1][filled])
+    return squares
 
 
 def checked(matrix: Any) -> Any:

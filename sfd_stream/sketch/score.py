@@ -185,8 +185,8 @@ class Scorer:
         upper = most
         if min(float(values[-1]), 0.0) + lam > below:
             upper = np.minimum(_inverse(y**2, outside + outside_error, error, values - below + lam, lam - below), most)
-        middle = np.clip(_inverse(y**2, outside, 0 * error, values + above / 2 + lam, above / 2 + lam), lower, upper)
-        return Intervals(*(self._without_itself(each, counted) for each in (lower, middle, upper)))
+        middle = _inverse(y**2, outside, 0 * error, values + above / 2 + lam, above / 2 + lam)
+        return Intervals(*(self._without_itself(each, counted) for each in _between(lower, middle, upper)))
 
     @cached_property
     def _projection(self) -> Projection:
@@ -201,10 +201,11 @@ class Scorer:
         return int(self.components.shape[1])
 
     def _given(self, X: Any) -> Any:
-        matrix, _ = given_rows(X, self.features)
+        """Rows as a block, or as an array where they are dense. A block was checked where it was made."""
+        matrix = X if isinstance(X, RowBlock) else given_rows(X, self.features)[0]
         if not self.growing:
             check_width(matrix, self._d)
-        rows = checked(matrix)
+        rows = matrix if isinstance(matrix, RowBlock) else checked(matrix)
         if isinstance(rows, np.ndarray) and rows.shape[1] < self._d:
             return np.pad(rows, ((0, 0), (0, self._d - rows.shape[1])))
         return rows
@@ -224,15 +225,17 @@ class Scorer:
         return lambda column: own.get(column, (names.get(column, str(column)), float(signs[column])))
 
     def _t2(self, y: Float, error: Float) -> Intervals:
-        below, above = self.slack
-        squares, theta = y**2, self.eigenvalues
+        """Sums of y^2 over the least, the middle and the most that the rows' own eigenvalues can be."""
+        (below, above), theta = self.slack, self.eigenvalues
+        known = theta[-1] > below
+        scales = np.stack([theta + above, theta + above / 2, theta - below if known else np.full(self.k, np.inf)])
+        sums = (y * y) @ (1 / scales).T
         relative = EPS * (4 * (self.k + 8) + 2 * weight_terms(self.rows, self.weight))
-        lower = _inverse(squares, 0.0, -error, theta + above) * (self.weight * (1 - relative))
-        estimate = squares @ (self.weight / (theta + above / 2))
+        lower = _widened(sums[:, 0], -error, scales[0]) * (self.weight * (1 - relative))
         upper = np.full(len(y), np.inf)
-        if theta[-1] > below:
-            upper = _inverse(squares, 0.0, error, theta - below) * (self.weight * (1 + relative))
-        return Intervals(lower, np.clip(estimate, lower, upper), upper)
+        if known:
+            upper = _widened(sums[:, 2], error, scales[2]) * (self.weight * (1 + relative))
+        return _between(lower, self.weight * sums[:, 1], upper)
 
     def _without_itself(self, leverage: Float, counted: float) -> Float:
         """The leverage that each row had before it was counted: increasing in the one that it has now."""
@@ -241,15 +244,25 @@ class Scorer:
         return np.where(share * leverage < 1, factor * leverage / np.maximum(1 - share * leverage, EPS), np.inf)
 
 
-def _inverse(squares: Float, outside: Any, error: Float, along: Float, elsewhere: float = np.inf) -> Float:
-    """Sum of y^2/along and outside/elsewhere, each coordinate y off by `error` in the worst way."""
-    slack = error * np.sqrt(np.sum(1 / along))
-    root = np.maximum(np.sqrt(squares @ (1 / along)) + slack, 0.0)
-    return np.asarray(root**2 + np.maximum(outside, 0.0) / elsewhere)
+def _between(lower: Float, estimate: Float, upper: Float) -> Intervals:
+    """The interval with its estimate inside; rounding may have brought it out."""
+    return Intervals(lower, np.minimum(np.maximum(estimate, lower), upper), upper)
+
+
+def _inverse(squares: Float, outside: Float, error: Float, along: Float, elsewhere: float) -> Float:
+    """The sum of y^2/along and of outside/elsewhere, with each coordinate y off by `error`."""
+    return np.asarray(_widened(squares @ (1 / along), error, along) + np.maximum(outside, 0.0) / elsewhere)
+
+
+def _widened(sums: Float, error: Float, scales: Float) -> Float:
+    """The most that a sum of y^2/scales can be if each y is off by `error`; the least, if that is negative."""
+    return np.asarray(np.maximum(np.sqrt(sums) + error * np.sqrt(np.sum(1 / scales)), 0.0) ** 2)
 
 
 def _over(values: Float, by: Any, *, nothing: float) -> Float:
     """The quotient, with 0/0 = `nothing`, and infinity where only `by` is zero."""
+    if np.ndim(by) == 0 and by > 0:
+        return np.asarray(values / by)
     by = np.broadcast_to(np.asarray(by, np.float64), values.shape)
     return np.asarray(np.divide(values, by, out=np.where(values > 0, np.inf, nothing), where=by > 0))
 
@@ -257,7 +270,7 @@ def _over(values: Float, by: Any, *, nothing: float) -> Float:
 def _over_mean(residual: Float, error: Float, mean: Interval) -> Intervals:
     lower = _over(np.maximum(residual - error, 0.0), mean.upper, nothing=0.0)
     upper = _over(residual + error, mean.lower, nothing=np.inf)
-    return Intervals(lower, np.clip(_over(residual, mean.estimate, nothing=0.0), lower, upper), upper)
+    return _between(lower, _over(residual, mean.estimate, nothing=0.0), upper)
 
 
 def scorer_of(sketch: Sketch, k: int | None, *, centred: bool, growing: bool) -> Scorer:

@@ -19,7 +19,7 @@ from sfd_stream.sketch.basis import centred_eigen
 from sfd_stream.sketch.drift import Drift, Spectrum, drift_of
 from sfd_stream.sketch.features import Features, are_mappings, listed
 from sfd_stream.sketch.iteration import ritz_of
-from sfd_stream.sketch.rows import Float, matrix_of, whole
+from sfd_stream.sketch.rows import Float, RowBlock, matrix_of, whole
 from sfd_stream.sketch.stack import power_of_two_above
 from sfd_stream.sketch.tables import frame_of, long_table, strongest
 from sfd_stream.sketch.verify import EPS
@@ -605,7 +605,7 @@ def given_rows(X: Any, features: Features | None) -> tuple[Any, bool]:
 
 
 def check_width(matrix: Any, d: int, *, growing: bool = False) -> None:
-    width = matrix.shape[1]
+    width = matrix.d if isinstance(matrix, RowBlock) else matrix.shape[1]
     if width > d or (width < d and not growing):
         raise ValueError(f"rows of {width} columns, but the sketch has {d}: the rows must have the sketch's columns")
 

@@ -12,6 +12,7 @@ import scipy.sparse as sp
 
 from sfd_stream import FrequentDirections, HashedColumns, Scores, Sketch, SparseFrequentDirections, paper_synthetic
 from sfd_stream.reader.merged import merge
+from sfd_stream.sketch.rows import RowBlock
 from tests.reader.made import snapshot
 
 X = paper_synthetic(400, 30, 6, seed=3)
@@ -45,6 +46,7 @@ def test_sparse_and_dense_rows_have_the_same_scores_together_and_alone(centred: 
     scores = scorer.score(X)
     assert same(scores, scorer.score(X.toarray()))
     assert same(scores, scorer.score(sp.csc_array(X)))
+    assert same(scores, scorer.score(RowBlock.from_csr(X)))
     alone = scorer.score(X.toarray()[7])
     assert alone.residual == pytest.approx(scores.residual[7:8])
     assert scorer.score(X[:0]).residual.shape == (0,)
