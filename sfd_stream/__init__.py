@@ -33,12 +33,13 @@ if TYPE_CHECKING:
     from sfd_stream.reader.reader import SnapshotReader
     from sfd_stream.reader.transformer import SketchTransformer
     from sfd_stream.sketch.causes import Cause, Explanation
-    from sfd_stream.sketch.drift import Drift
+    from sfd_stream.sketch.drift import Drift, Significance, significance
     from sfd_stream.sketch.estimator import FrequentDirections, NotFittedError, SparseFrequentDirections
+    from sfd_stream.sketch.intervals import Interval, Intervals
     from sfd_stream.sketch.measures import covariance_error, projection_error
-    from sfd_stream.sketch.score import Intervals, Scorer, Scores
+    from sfd_stream.sketch.score import Scorer, Scores
     from sfd_stream.sketch.score_histogram import ScoreHistogram
-    from sfd_stream.sketch.sketch import PCA, Interval, Sketch
+    from sfd_stream.sketch.sketch import PCA, Sketch
     from sfd_stream.sketch.synthetic import paper_synthetic
     from sfd_stream.wire.columns import FixedColumns, GrowingColumns, HashedColumns
     from sfd_stream.wire.rows import decode, encode_row, encode_rows
@@ -58,8 +59,8 @@ _HOMES = {
     "FrequentDirections": "sketch.estimator",
     "GrowingColumns": "wire.columns",
     "HashedColumns": "wire.columns",
-    "Interval": "sketch.sketch",
-    "Intervals": "sketch.score",
+    "Interval": "sketch.intervals",
+    "Intervals": "sketch.intervals",
     "MergedSketch": "reader.merged",
     "NewerFormatError": "errors",
     "NoSnapshotError": "errors",
@@ -74,6 +75,7 @@ _HOMES = {
     "Scores": "sketch.score",
     "SettingsError": "errors",
     "SfdError": "errors",
+    "Significance": "sketch.drift",
     "Sketch": "sketch.sketch",
     "SketchTransformer": "reader.transformer",
     "SnapshotReader": "reader.reader",
@@ -89,6 +91,7 @@ _HOMES = {
     "encode_rows": "wire.rows",
     "paper_synthetic": "sketch.synthetic",
     "projection_error": "sketch.measures",
+    "significance": "sketch.drift",
 }
 
 __all__ = [
@@ -120,6 +123,7 @@ __all__ = [
     "Scores",
     "SettingsError",
     "SfdError",
+    "Significance",
     "Sketch",
     "SketchTransformer",
     "SnapshotReader",
@@ -135,6 +139,7 @@ __all__ = [
     "encode_rows",
     "paper_synthetic",
     "projection_error",
+    "significance",
 ]
 
 

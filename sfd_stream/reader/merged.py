@@ -13,9 +13,10 @@ from scipy.sparse.linalg import LinearOperator
 from sfd_stream.errors import NoSnapshotError, UnmergeableError
 from sfd_stream.sketch.drift import Drift
 from sfd_stream.sketch.features import Features
+from sfd_stream.sketch.intervals import Interval
 from sfd_stream.sketch.rows import Float
 from sfd_stream.sketch.score import Scorer
-from sfd_stream.sketch.sketch import PCA, HasSketch, Interval, Sketch, coordinates
+from sfd_stream.sketch.sketch import PCA, HasSketch, Sketch, coordinates
 from sfd_stream.wire.columns import HashedColumns
 from sfd_stream.wire.sketch_files import load_snapshot, save_snapshot, sketch_in
 from sfd_stream.wire.snapshot_ids import Part, SnapshotId

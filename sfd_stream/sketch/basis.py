@@ -9,6 +9,7 @@ import scipy.linalg
 import scipy.sparse as sp
 
 from sfd_stream.sketch.csr import Csr
+from sfd_stream.sketch.intervals import Interval, interval
 from sfd_stream.sketch.rows import VALUE_MAX, Float, RowBlock
 from sfd_stream.sketch.stack import power_of_two_above
 from sfd_stream.sketch.verify import EPS
@@ -41,6 +42,19 @@ def centred_eigen(B: Float, mean: Float, weight: float) -> Eigen:
 def skew_of(V: Float) -> float:
     """At least ||VV' - I||: how far the rows of V are from orthonormal."""
     return float(np.linalg.norm(V @ V.T - np.eye(len(V)))) + EPS * V.size
+
+
+def energy_inside(B: Float, V: Float, squared_frobenius: float, delta: float, rounding: float) -> Interval:
+    """The energy tr VA'AV' that the rows A of a sketch have in the directions V.
+
+    It is ||BV'||^2 + tr VCV' with C = A'A - B'B. The trace is at most k delta and at most C's positive part; at least
+    -k rounding and at least tr C less what the other d - k directions can take.
+    """
+    k, d = V.shape
+    inside, lost = float(np.sum((B @ V.T) ** 2)), max(squared_frobenius - float(np.sum(B**2)), 0.0)
+    least = max(-k * rounding, lost - (d - k) * delta)
+    most = min(k * delta, lost + len(B) * rounding)
+    return interval(inside + least, inside + most)
 
 
 class Projected(NamedTuple):

@@ -15,31 +15,17 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from sfd_stream.sketch.basis import Eigen, Projection, centred_eigen, checked, eigen, skew_of
+from sfd_stream.sketch.basis import Eigen, Projection, centred_eigen, checked, eigen, energy_inside, skew_of
 from sfd_stream.sketch.causes import Explanation, Named, explained
 from sfd_stream.sketch.features import Features, are_mappings
+from sfd_stream.sketch.intervals import Interval, Intervals, interval
 from sfd_stream.sketch.rows import Float, RowBlock, whole
 from sfd_stream.sketch.score_histogram import ScoreHistogram
-from sfd_stream.sketch.sketch import Interval, Sketch, check_k, check_width, given_rows, query_error
+from sfd_stream.sketch.sketch import Sketch, check_k, check_width, energy_error, given_rows, query_error
 from sfd_stream.sketch.verify import EPS
 
 WEAK = 4.0
 """A direction is weak where its eigenvalue is below this many times delta: the rows' own one may be a quarter more."""
-
-
-class Intervals(NamedTuple):
-    """Certified ranges, one for each row: the truth is not below `lower` and not above `upper`.
-
-    >>> from sfd_stream import SparseFrequentDirections, paper_synthetic
-    >>> X = paper_synthetic(500, 50, 5, seed=0)
-    >>> t2 = SparseFrequentDirections(ell=20).fit(X).sketch().scorer().score(X).t2
-    >>> bool(((t2.lower <= t2.estimate) & (t2.estimate <= t2.upper)).all())
-    True
-    """
-
-    lower: Float
-    estimate: Float
-    upper: Float
 
 
 @dataclass(frozen=True, eq=False)
@@ -312,24 +298,16 @@ def _chosen_k(k: int | None, ell: int, most: int) -> int:
 
 
 def _mean_residual(sketch: Sketch, V: Float, mean: Float | None, rounding: float) -> Interval:
-    """The mean over the sketch's rows of the energy outside V.
-
-    The rows have ||BV'||^2 + tr(VCV') inside, C = A'A - B'B: at most k delta and at most C's positive part, at least
-    -k rounding and at least tr C less what the other d - k directions can take.
-    """
-    k, d = V.shape
-    B = np.asarray(sketch.matrix, np.float64)
-    inside, of_B = float(np.sum((B @ V.T) ** 2)), float(np.sum(B**2))
-    total, w = sketch.squared_frobenius, max(sketch.weight, np.finfo(float).tiny)
-    lost = max(total - of_B, 0.0)
-    outside = total - inside
+    """The mean over the sketch's rows of the energy outside V."""
+    B, w = np.asarray(sketch.matrix, np.float64), max(sketch.weight, np.finfo(float).tiny)
+    outside = sketch.squared_frobenius
     if mean is not None:
         outside -= w * (float(mean @ mean) - float(np.sum((V @ mean) ** 2)))
-    sums = EPS * (sketch.nnz + 8 * sketch.shrinks + 8 + weight_terms(sketch.rows, w)) * total + (k + 1) * rounding
-    most = min(k * sketch.delta, lost + len(B) * sketch.rounding) + sums
-    least = max(-k * sketch.rounding, lost - (d - k) * sketch.delta) - sums
-    lower, upper = (max(outside - each, 0.0) / w for each in (most, least))
-    return Interval(lower, (lower + upper) / 2, upper)
+    inside = energy_inside(B, V, sketch.squared_frobenius, sketch.delta, sketch.rounding)
+    slack = energy_error(sketch) + (len(V) + 1) * rounding
+    relative = EPS * weight_terms(sketch.rows, sketch.weight)
+    lower, upper = outside - inside.upper - slack, outside - inside.lower + slack
+    return interval(max(lower, 0.0) / w * (1 - relative), max(upper, 0.0) / w * (1 + relative))
 
 
 def weight_terms(rows: int, weight: float) -> float:

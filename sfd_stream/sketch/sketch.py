@@ -16,8 +16,9 @@ import scipy.sparse as sp
 from scipy.sparse.linalg import LinearOperator
 
 from sfd_stream.sketch.basis import centred_eigen
-from sfd_stream.sketch.drift import Drift, Spectrum, drift_of
+from sfd_stream.sketch.drift import Drift, Energy, Spectrum, drift_of
 from sfd_stream.sketch.features import Features, are_mappings, listed
+from sfd_stream.sketch.intervals import Interval
 from sfd_stream.sketch.iteration import ritz_of
 from sfd_stream.sketch.rows import Float, RowBlock, matrix_of, whole
 from sfd_stream.sketch.stack import power_of_two_above
@@ -32,21 +33,6 @@ SQUARES_MAX = 2.0**1020
 
 SUBNORMAL = float(np.finfo(np.float64).smallest_subnormal)
 """Added where a number that is scaled back may have underflowed."""
-
-
-class Interval(NamedTuple):
-    """A certified range with the value in its middle: the truth is not below `lower` and not above `upper`.
-
-    >>> from sfd_stream import SparseFrequentDirections, paper_synthetic
-    >>> sketch = SparseFrequentDirections(ell=20).fit(paper_synthetic(500, 50, 5, seed=0)).sketch()
-    >>> lower, estimate, upper = sketch.explained(k=10)
-    >>> 0 < lower <= estimate <= upper <= 1
-    True
-    """
-
-    lower: float
-    estimate: float
-    upper: float
 
 
 class PCA(NamedTuple):
@@ -326,17 +312,19 @@ class Sketch:
         return frame_of(self.to_table(k, top, centre=centre))
 
     def drift(self, other: Sketch | HasSketch, k: int) -> Drift:
-        """Principal angles between the top-k subspaces of both, with a bound of how far the true ones may be off.
+        """How far these rows are from those of `other`, the reference: by the principal angles between the top-k
+        subspaces, and by the energy outside the reference's k directions, each with its certified error.
 
         >>> drift = sketch.drift(sketch, 1)
-        >>> bool(drift.angles.max() < 1e-6)
-        True
+        >>> bool(drift.angles.max() < 1e-6), drift.differs
+        (True, False)
         """
         other = sketch_of(other)
         self._joined_features(other)
         d = max(self.d, other.d)
         mine, others = self.padded(d), other.padded(d)
-        return drift_of(mine._spectrum(), others._spectrum(), k)  # noqa: SLF001 - another of our kind
+        energies = (mine._energy(), others._energy())  # noqa: SLF001 - another of our kind
+        return drift_of(mine._spectrum(), others._spectrum(), k, energies)  # noqa: SLF001
 
     def scorer(self, k: int | None = None, centred: bool = True, *, growing: bool = False) -> Scorer:
         """A basis of the k strongest directions that scores rows: how much of a row lies outside, how far inside.
@@ -356,6 +344,10 @@ class Sketch:
     def _spectrum(self) -> Spectrum:
         values, VT = self._svd()
         return Spectrum(values, VT, self.delta + self.rounding, self.failure_probability)
+
+    def _energy(self) -> Energy:
+        slack = query_error(self, centred=False) + energy_error(self)
+        return Energy(self._wide(), self.squared_frobenius, self.delta, self.rounding, slack)
 
     def _over(self) -> float:
         return max(self.weight - 1, 1.0) if self.weight > 1 else 1.0
@@ -543,6 +535,11 @@ def query_error(sketch: Sketch, *, centred: bool) -> float:
     sums = 4 * (sketch.rows + sketch.shrinks + 8) if centred else 0
     query = 8 * (len(sketch.matrix) + 1 + sketch.d)
     return EPS * (sums + query) * sketch.squared_frobenius
+
+
+def energy_error(sketch: Sketch) -> float:
+    """What rounding may have changed ||A||F^2 by, which is a sum of nnz squares, scaled at each shrink."""
+    return EPS * (sketch.nnz + 8 * sketch.shrinks + 8) * sketch.squared_frobenius
 
 
 def _sum(a: Float | None, b: Float | None) -> Float | None:

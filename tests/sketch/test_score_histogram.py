@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from sfd_stream import ScoreHistogram, Scores, SparseFrequentDirections, paper_synthetic
-from sfd_stream.sketch.score import Intervals
+from sfd_stream.sketch.intervals import Intervals
 from sfd_stream.sketch.score_histogram import BIN_LEAST, BIN_MOST, bin_numbers
 from tests.sketch.matrices import text
 
