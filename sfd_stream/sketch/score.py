@@ -101,8 +101,8 @@ class Scorer:
 
     def __repr__(self) -> str:
         around = "not centred" if self.mean is None else "centred"
-        weak = f", {self.weak.sum()} weak directions" if self.weak.any() else ""
-        return f"Scorer(k={self.k}, {around}, of {self.rows:,} rows{weak})"
+        weak = f" ({self.weak.sum()} weak)" if self.weak.any() else ""
+        return f"Scorer(k={self.k}{weak}, {around}, of {self.rows:,} rows)"
 
     @property
     def k(self) -> int:

@@ -132,7 +132,7 @@ def test_directions_too_weak_for_their_error_are_flagged() -> None:
     made = Sketch(np.diag([4.0, 2.0, 1.0]), 12, 0.9, 0.0, 9, 9, 23.7, None, 9.0, 1)
     scorer = made.scorer(3, centred=False)
     assert scorer.weak.tolist() == [False, False, True]
-    assert "1 weak directions" in repr(scorer)
+    assert repr(scorer) == "Scorer(k=3 (1 weak), not centred, of 9 rows)"
 
 
 def test_t2_has_no_upper_end_where_rounding_reaches_the_weakest_direction() -> None:
