@@ -1,9 +1,9 @@
-"""Do scores find anomalies, and what do they cost? `python -m benchmarks.scores` prints two tables.
+"""Do scores find anomalies and drift, and what do they cost? `python -m benchmarks.scores` prints three tables.
 
 Detection: the AUC of each score, beside exact PCA's residual, IsolationForest and ECOD, on five sets with known
 anomalies (benchmarks/anomalies.py). Cost: the rate of decoding and scoring rows, as a share of the rate of decoding
-them and multiplying them by the k directions. `--only detection|rates` prints one; `--paste` writes both into
-docs/experiments.md.
+them and multiplying them by the k directions. Delays: how many rows after its directions have turned a stream is called
+significantly changed. `--only detection|rates|delays` prints one; `--paste` writes them into docs/experiments.md.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from sfd_stream import (
     decode,
     encode_rows,
     paper_synthetic,
+    significance,
 )
 from sfd_stream.sketch.rows import RowBlock
 
@@ -146,12 +147,42 @@ def _shares(messages: list[bytes], d: int, scorer_of: Callable[..., Scorer], n: 
     return [f"{n / bare:,.0f}", *(f"{bare / timed[name].cpu_s:.2f}" for name in ("scored", "centred", "leverage"))]
 
 
+ANGLES, NOISES, RUNS = (2, 5, 8, 12, 20, 30), {"low noise": 0.1, "high noise": 1.0}, 11
+BASELINE, BLOCKS, BLOCK = 40, 64, 500
+
+
+def delays() -> Table:
+    """Median rows until `significance` at alpha = 1e-4, of d = 40 columns and k = 4 directions of strengths 5 to 2."""
+    rows = []
+    for name, noise in NOISES.items():
+        medians = [np.median([_delay(angle, noise, seed) for seed in range(RUNS)]) for angle in ANGLES]
+        rows.append([name, *("never" if np.isinf(median) else f"{median:,.0f}" for median in medians)])
+    columns = ["", *(f"{angle} degrees" for angle in ANGLES)]
+    return Table("scores-delays", "Rows until a turn of the directions is significant", columns, rows)
+
+
+def _delay(degrees: float, noise: float, seed: int) -> float:
+    rng = np.random.default_rng(seed)
+    frame, angle = np.linalg.qr(rng.standard_normal((40, 8)))[0].T, np.radians(degrees)
+
+    def rows(V: Any, n: int) -> Any:
+        return (rng.standard_normal((n, 4)) * [5, 4, 3, 2]) @ V + noise * rng.standard_normal((n, 40))
+
+    def means(V: Any, blocks: int) -> Any:
+        return scorer.score(rows(V, blocks * BLOCK)).residual_share.reshape(-1, BLOCK).mean(axis=1)
+
+    scorer = SparseFrequentDirections(ell=16).fit(rows(frame[:4], 4_000)).sketch().scorer(4, centred=False)
+    before, after = means(frame[:4], BASELINE), means(np.cos(angle) * frame[:4] + np.sin(angle) * frame[4:], BLOCKS)
+    found = (look for look in range(1, BLOCKS + 1) if significance(before, after[:look]).significant)
+    return BLOCK * next(found, np.inf)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="Detection and cost of scores.")
-    parser.add_argument("--only", choices=["detection", "rates"])
+    parser.add_argument("--only", choices=["detection", "rates", "delays"])
     parser.add_argument("--paste", action="store_true", help="write the tables into docs/experiments.md")
     asked = parser.parse_args()
-    wanted = {"detection": detection, "rates": rates}
+    wanted = {"detection": detection, "rates": rates, "delays": delays}
     made = [make() for name, make in wanted.items() if asked.only in (None, name)]
     if asked.paste:
         paste([PAGE], made)

@@ -21,7 +21,7 @@ from sfd_stream.sketch.features import Features, are_mappings
 from sfd_stream.sketch.intervals import Interval, Intervals, interval
 from sfd_stream.sketch.rows import Float, RowBlock, whole
 from sfd_stream.sketch.score_histogram import ScoreHistogram
-from sfd_stream.sketch.sketch import Sketch, check_k, check_width, energy_error, given_rows, query_error
+from sfd_stream.sketch.sketch import Sketch, check_k, check_width, energy_error, given_rows, query_error, signed_by_name
 from sfd_stream.sketch.verify import EPS
 
 WEAK = 4.0
@@ -82,7 +82,7 @@ class Scorer:
     eigenvalues: Float
     """Of the sketch along each direction."""
     components: Float
-    """The k directions (k x d, orthonormal rows)."""
+    """The k directions (k x d, orthonormal rows): those of `Sketch.pca`, or `Sketch.components` if not centred."""
     mean: Float | None
     """The rows' mean, from which distances are measured; None: from zero."""
     mean_residual: Interval
@@ -216,7 +216,7 @@ class Scorer:
         known = theta[-1] > below
         scales = np.stack([theta + above, theta + above / 2, theta - below if known else np.full(self.k, np.inf)])
         sums = (y * y) @ (1 / scales).T
-        relative = EPS * (4 * (self.k + 8) + 2 * weight_terms(self.rows, self.weight))
+        relative = 2 * EPS * weight_terms(self.rows, self.weight)
         lower = _widened(sums[:, 0], -error, scales[0]) * (self.weight * (1 - relative))
         upper = np.full(len(y), np.inf)
         if known:
@@ -242,7 +242,8 @@ def _inverse(squares: Float, outside: Float, error: Float, along: Float, elsewhe
 
 def _widened(sums: Float, error: Float, scales: Float) -> Float:
     """The most that a sum of y^2/scales can be if each y is off by `error`; the least, if that is negative."""
-    return np.asarray(np.maximum(np.sqrt(sums) + error * np.sqrt(np.sum(1 / scales)), 0.0) ** 2)
+    relative = np.sign(error) * EPS * 4 * (len(scales) + 8)
+    return np.asarray(np.maximum(np.sqrt(sums) + error * np.sqrt(np.sum(1 / scales)), 0.0) ** 2 * (1 + relative))
 
 
 def _over(values: Float, by: Any, *, nothing: float) -> Float:
@@ -266,7 +267,7 @@ def scorer_of(sketch: Sketch, k: int | None, *, centred: bool, growing: bool) ->
     basis = eigen(B) if mean is None else centred_eigen(B, mean, sketch.weight)
     rounding = query_error(sketch, centred=centred)
     k = _chosen_k(k, sketch.ell, int(np.count_nonzero(basis.values > rounding)))
-    V = basis.directions[:k]
+    V = signed_by_name(basis.directions[:k], sketch.features)
     skew = skew_of(basis.directions)
     return Scorer(
         eigenvalues=basis.values[:k],

@@ -144,7 +144,7 @@ class Sketch:
         >>> sketch.components(2).shape
         (2, 1024)
         """
-        return self._signed(self._svd()[1][: self._directions(k)])
+        return signed_by_name(self._svd()[1][: self._directions(k)], self.features)
 
     def project(self, X: Any, k: int | None = None) -> Float:
         """Rows of X in the coordinates of the k strongest directions (not centred).
@@ -247,7 +247,7 @@ class Sketch:
             top = np.maximum(top, 0.0)  # outside the span of these rows the matrix is zero, not negative
         error = ((self.delta + self.rounding) / 2 + query_error(self, centred=True)) / self._over()
         variance = np.maximum(top + (self.delta - self.rounding) / 2, 0.0) / self._over()
-        return PCA(self._signed(directions[:k]), variance, error, self.mean)
+        return PCA(signed_by_name(directions[:k], self.features), variance, error, self.mean)
 
     # By name
 
@@ -499,13 +499,6 @@ class Sketch:
             return self.k_max
         return check_k(k, self.k_max, f"this sketch has {self.k_max} directions")
 
-    def _signed(self, components: Float) -> Float:
-        """Each direction's sign is chosen so that its largest weight, by name where there are names, is positive."""
-        if self.features is None:
-            return signed(components)
-        signs = self.features.signs()
-        return np.asarray(signed(components * signs) * signs)
-
     def _column(self, i: Any) -> tuple[int, float]:
         """A column by number or name, and the sign that its name has there."""
         if isinstance(i, str) and self.features is not None:
@@ -613,6 +606,14 @@ def back(Z: Any, components: Float) -> Float:
     if Z.ndim not in (1, 2) or Z.shape[-1] != len(components):
         raise ValueError(f"coordinates of shape {Z.shape}, but there are {len(components)} directions: one column each")
     return np.asarray(Z @ components)
+
+
+def signed_by_name(components: Float, features: Features | None) -> Float:
+    """Each direction's sign is chosen so that its largest weight, by name where there are names, is positive."""
+    if features is None:
+        return signed(components)
+    signs = features.signs()
+    return np.asarray(signed(components * signs) * signs)
 
 
 def signed(components: Float) -> Float:
