@@ -93,6 +93,8 @@ class Energy(NamedTuple):
     def share_outside(self, V: Float) -> Interval:
         """The share of the rows' energy outside the directions V."""
         total, slack = self.squared_frobenius, (len(V) + 1) * self.slack
+        if total <= slack:  # squares that have underflowed say nothing
+            return interval(0.0, 1.0)
         inside = energy_inside(self.B, V, total, self.delta, self.rounding)
         shares = (1 - (inside.upper + slack) / total, 1 - (inside.lower - slack) / total)
         return interval(*(min(max(share, 0.0), 1.0) for share in shares))

@@ -54,6 +54,10 @@ class Scores:
     """The share of earlier rows at least as extreme, where a `ScoreHistogram` was given: calibrated, not certified."""
 
 
+EIGENVALUE_MIN = 2.0**-1000
+"""Below it quotients overflow: values whose squares underflow can't be scored."""
+
+
 class Slack(NamedTuple):
     """-below*I <= S - N <= above*I for the rows' own matrix S and the sketch's N, rounding of N's directions included.
 
@@ -266,7 +270,7 @@ def scorer_of(sketch: Sketch, k: int | None, *, centred: bool, growing: bool) ->
     B = np.asarray(sketch.matrix, np.float64)
     basis = eigen(B) if mean is None else centred_eigen(B, mean, sketch.weight)
     rounding = query_error(sketch, centred=centred)
-    k = _chosen_k(k, sketch.ell, int(np.count_nonzero(basis.values > rounding)))
+    k = _chosen_k(k, sketch.ell, int(np.count_nonzero(basis.values > max(rounding, EIGENVALUE_MIN))))
     V = signed_by_name(basis.directions[:k], sketch.features)
     skew = skew_of(basis.directions)
     return Scorer(
@@ -288,7 +292,7 @@ def scorer_of(sketch: Sketch, k: int | None, *, centred: bool, growing: bool) ->
 def _chosen_k(k: int | None, ell: int, most: int) -> int:
     """The k asked for, or ell/4 where the sketch has as many directions."""
     if most == 0:
-        raise ValueError("a scorer needs a direction, and this sketch has none: its rows are all the same, or none")
+        raise ValueError("a scorer needs a direction, and this sketch has none: no rows, equal rows, or tiny values")
     if k is None:
         return min(max(ell // 4, 1), most)
     k = check_k(k, most, f"this sketch has {most} directions to score rows by")

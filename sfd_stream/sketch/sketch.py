@@ -532,7 +532,7 @@ def query_error(sketch: Sketch, *, centred: bool) -> float:
 
 def energy_error(sketch: Sketch) -> float:
     """What rounding may have changed ||A||F^2 by, which is a sum of nnz squares, scaled at each shrink."""
-    return EPS * (sketch.nnz + 8 * sketch.shrinks + 8) * sketch.squared_frobenius
+    return (EPS * sketch.squared_frobenius + SUBNORMAL) * (sketch.nnz + 8 * sketch.shrinks + 8)
 
 
 def _sum(a: Float | None, b: Float | None) -> Float | None:

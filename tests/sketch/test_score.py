@@ -109,6 +109,11 @@ def test_a_bad_value_is_an_error_that_names_the_row(form: Any, value: float, sai
         SKETCH.scorer().score(form(rows))
 
 
+def test_a_bad_value_of_a_name_is_an_error_that_names_the_row() -> None:
+    with pytest.raises(ValueError, match="row 1 has a value that is NaN or infinite"):
+        NAMED.scorer().score([{"sun": 1}, {"moon": np.nan}])
+
+
 def test_k_is_a_quarter_of_ell_and_above_a_half_there_is_a_warning() -> None:
     assert SKETCH.scorer().k == 4
     assert SKETCH.scorer(8).k == 8
