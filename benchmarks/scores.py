@@ -140,8 +140,8 @@ def _shares(messages: list[bytes], d: int, scorer_of: Callable[..., Scorer], n: 
                 "centred": in_polls(around_mean.score),
                 "leverage": in_polls(lambda block: (around_mean.score(block), around_mean.leverage(block, lam))),
             },
-            rounds=5,
-            budget_s=4.0,
+            rounds=12,
+            budget_s=5.0,
         )
     bare = timed["project"].cpu_s
     return [f"{n / bare:,.0f}", *(f"{bare / timed[name].cpu_s:.2f}" for name in ("scored", "centred", "leverage"))]
