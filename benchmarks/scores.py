@@ -83,7 +83,7 @@ def detected(labelled: Labelled) -> list[float]:
 
 
 def _by_p(labelled: Labelled, scorer: Scorer) -> float:
-    """By p-values: half of the ordinary rows are earlier ones, the other half is told from the anomalies."""
+    """By p-values: half of the ordinary rows are the earlier ones, the other half is compared with the anomalies."""
     half = int(np.count_nonzero(~labelled.anomalous)) // 2
     histogram = ScoreHistogram().plus(scorer.score(labelled.scored[:half]))
     return auc(-histogram.p_value(scorer.score(labelled.scored[half:])), labelled.anomalous[half:])
