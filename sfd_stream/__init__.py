@@ -32,10 +32,14 @@ if TYPE_CHECKING:
     from sfd_stream.reader.merged import MergedSketch
     from sfd_stream.reader.reader import SnapshotReader
     from sfd_stream.reader.transformer import SketchTransformer
-    from sfd_stream.sketch.drift import Drift
+    from sfd_stream.sketch.causes import Cause, Explanation
+    from sfd_stream.sketch.drift import Drift, Significance, significance
     from sfd_stream.sketch.estimator import FrequentDirections, NotFittedError, SparseFrequentDirections
+    from sfd_stream.sketch.intervals import Interval, Intervals
     from sfd_stream.sketch.measures import covariance_error, projection_error
-    from sfd_stream.sketch.sketch import PCA, Interval, Sketch
+    from sfd_stream.sketch.score import Scorer, Scores
+    from sfd_stream.sketch.score_histogram import ScoreHistogram
+    from sfd_stream.sketch.sketch import PCA, Sketch
     from sfd_stream.sketch.synthetic import paper_synthetic
     from sfd_stream.wire.columns import FixedColumns, GrowingColumns, HashedColumns
     from sfd_stream.wire.rows import decode, encode_row, encode_rows
@@ -45,15 +49,18 @@ __version__ = "0.1.0"
 _HOMES = {
     "BrokerRefusedError": "errors",
     "BrokerUnavailableError": "errors",
+    "Cause": "sketch.causes",
     "ChecksumError": "errors",
     "Drift": "sketch.drift",
+    "Explanation": "sketch.causes",
     "FencedError": "errors",
     "FixedColumns": "wire.columns",
     "FormatError": "errors",
     "FrequentDirections": "sketch.estimator",
     "GrowingColumns": "wire.columns",
     "HashedColumns": "wire.columns",
-    "Interval": "sketch.sketch",
+    "Interval": "sketch.intervals",
+    "Intervals": "sketch.intervals",
     "MergedSketch": "reader.merged",
     "NewerFormatError": "errors",
     "NoSnapshotError": "errors",
@@ -63,8 +70,12 @@ _HOMES = {
     "PCA": "sketch.sketch",
     "RefusedStateError": "errors",
     "RowDecodeError": "errors",
+    "ScoreHistogram": "sketch.score_histogram",
+    "Scorer": "sketch.score",
+    "Scores": "sketch.score",
     "SettingsError": "errors",
     "SfdError": "errors",
+    "Significance": "sketch.drift",
     "Sketch": "sketch.sketch",
     "SketchTransformer": "reader.transformer",
     "SnapshotReader": "reader.reader",
@@ -80,14 +91,17 @@ _HOMES = {
     "encode_rows": "wire.rows",
     "paper_synthetic": "sketch.synthetic",
     "projection_error": "sketch.measures",
+    "significance": "sketch.drift",
 }
 
 __all__ = [
     "PCA",
     "BrokerRefusedError",
     "BrokerUnavailableError",
+    "Cause",
     "ChecksumError",
     "Drift",
+    "Explanation",
     "FencedError",
     "FixedColumns",
     "FormatError",
@@ -95,6 +109,7 @@ __all__ = [
     "GrowingColumns",
     "HashedColumns",
     "Interval",
+    "Intervals",
     "MergedSketch",
     "NewerFormatError",
     "NoSnapshotError",
@@ -103,8 +118,12 @@ __all__ = [
     "ObjectMissingError",
     "RefusedStateError",
     "RowDecodeError",
+    "ScoreHistogram",
+    "Scorer",
+    "Scores",
     "SettingsError",
     "SfdError",
+    "Significance",
     "Sketch",
     "SketchTransformer",
     "SnapshotReader",
@@ -120,6 +139,7 @@ __all__ = [
     "encode_rows",
     "paper_synthetic",
     "projection_error",
+    "significance",
 ]
 
 

@@ -23,6 +23,7 @@ UNMEASURED = (
     "tests/sketch/test_mutations",
     "tests/sketch/test_queries",
     "tests/sketch/test_resume",
+    "tests/sketch/test_score_laws",
     "tests/state/test_schedules",
     "tests/wire/test_rows_laws",
 )

@@ -13,8 +13,10 @@ from scipy.sparse.linalg import LinearOperator
 from sfd_stream.errors import NoSnapshotError, UnmergeableError
 from sfd_stream.sketch.drift import Drift
 from sfd_stream.sketch.features import Features
+from sfd_stream.sketch.intervals import Interval
 from sfd_stream.sketch.rows import Float
-from sfd_stream.sketch.sketch import PCA, HasSketch, Interval, Sketch, coordinates
+from sfd_stream.sketch.score import Scorer
+from sfd_stream.sketch.sketch import PCA, HasSketch, Sketch, coordinates
 from sfd_stream.wire.columns import HashedColumns
 from sfd_stream.wire.sketch_files import load_snapshot, save_snapshot, sketch_in
 from sfd_stream.wire.snapshot_ids import Part, SnapshotId
@@ -173,6 +175,16 @@ class MergedSketch:
 
     def drift(self, other: Sketch | HasSketch, k: int) -> Drift:
         return self.sketch.drift(other, k)
+
+    def scorer(self, k: int | None = None, centred: bool = True, *, growing: bool | None = None) -> Scorer:
+        """A basis of the k strongest directions that scores rows, as of `Sketch.scorer`.
+
+        Where columns grow, rows may have fewer or more columns than the sketch, unless `growing` is False.
+
+        >>> sketch.scorer().score([{"sun": 2, "sea": 1}, {"sun": 2, "rain": 9}]).residual_share.round(2).tolist()
+        [0.0, 0.99]
+        """
+        return self.sketch.scorer(k, centred, growing=self.columns == "growing" if growing is None else growing)
 
     # Sketches made of it: of which partitions they are, they do not know
 

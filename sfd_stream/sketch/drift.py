@@ -1,6 +1,7 @@
-"""How far the top directions of one sketch are from those of another, and how much of that may be sketch error.
+"""Have the rows changed? Two statements that must not be confused, with their proofs in docs/guarantees.md ("Drift").
 
-The proof of the bound is in docs/guarantees.md ("Drift").
+`Drift` is certified and about the rows of two sketches: do they differ by more than the sketches' error? Two samples
+of one process do. `significance` is about the process: is the change beyond sampling noise?
 """
 
 from __future__ import annotations
@@ -9,29 +10,39 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import scipy.linalg
+from scipy.special import stdtr
 
+from sfd_stream.sketch.basis import energy_inside
+from sfd_stream.sketch.intervals import Interval, interval
 from sfd_stream.sketch.rows import Float, whole
 from sfd_stream.sketch.verify import EPS
 
 
 @dataclass(frozen=True, eq=False)
 class Drift:
-    """Principal angles in radians, the largest first, between two subspaces of dimension k.
+    """How far the rows of one sketch are from those of another, the reference: what `Sketch.drift` returns.
 
+    `angles` are the principal angles in radians, the largest first, between the top-k subspaces of the two sketches.
     Each of the true angles, those between the top-k subspaces of the rows themselves, lies within `error` of the one
     given here. An `error` of pi/2 says nothing: the spectrum has no gap after k that the sketches can see.
+
+    `outside` is the share of these rows' energy outside the reference's k directions, `reference_outside` that of the
+    reference's own rows.
 
     >>> from sfd_stream import SparseFrequentDirections, paper_synthetic
     >>> old, new = (SparseFrequentDirections(ell=20).fit(paper_synthetic(500, 50, 5, seed=s)).sketch() for s in (0, 1))
     >>> drift = new.drift(old, k=2)
-    >>> drift.angles.shape, bool((drift.lower <= drift.upper).all())
-    ((2,), True)
+    >>> drift.angles.shape, bool((drift.lower <= drift.upper).all()), drift.differs
+    ((2,), True, True)
     """
 
     angles: Float
     error: float
     failure_probability: float
+    outside: Interval
+    reference_outside: Interval
 
     @property
     def lower(self) -> Float:
@@ -44,15 +55,21 @@ class Drift:
         return np.asarray(np.minimum(self.angles + self.error, np.pi / 2))
 
     @property
-    def certain(self) -> bool:
-        """Whether the subspaces differ beyond the sketch's error: those of the rows that were read, not only those of
-        their sketches. It says nothing about the process that made the rows: two samples of one process differ, too.
+    def differs(self) -> bool:
+        """Whether these rows have more or less of their energy outside the reference's directions than the reference's
+        own rows, beyond the error of both sketches. It is certified, and about these rows alone: two samples of one
+        process differ, too. Whether the process has changed is a question for `significance`.
         """
-        return bool(self.lower[0] > 0)
+        own = self.reference_outside
+        return self.outside.lower > own.upper or self.outside.upper < own.lower
 
     def __repr__(self) -> str:
         degrees = np.degrees([self.angles[0], self.error])
-        return f"Drift(largest {degrees[0]:.2f} degrees, +- {degrees[1]:.2f}, k={len(self.angles)})"
+        shares = (f"{each.lower:.2%} to {each.upper:.2%}" for each in (self.outside, self.reference_outside))
+        return (
+            f"Drift(largest {degrees[0]:.2f} degrees, +- {degrees[1]:.2f}, k={len(self.angles)}, "
+            "outside the reference {} of the energy, of its own rows {})".format(*shares)
+        )
 
 
 class Spectrum(NamedTuple):
@@ -64,16 +81,39 @@ class Spectrum(NamedTuple):
     failure_probability: float
 
 
-def drift_of(one: Spectrum, other: Spectrum, k: int) -> Drift:
+class Energy(NamedTuple):
+    """A sketch's matrix and what bounds the energy of its rows; `slack` is what rounding may change in it."""
+
+    B: Float
+    squared_frobenius: float
+    delta: float
+    rounding: float
+    slack: float
+
+    def share_outside(self, V: Float) -> Interval:
+        """The share of the rows' energy outside the directions V."""
+        total, slack = self.squared_frobenius, (len(V) + 1) * self.slack
+        if total <= slack:  # squares that have underflowed say nothing
+            return interval(0.0, 1.0)
+        inside = energy_inside(self.B, V, total, self.delta, self.rounding)
+        shares = (1 - (inside.upper + slack) / total, 1 - (inside.lower - slack) / total)
+        return interval(*(min(max(share, 0.0), 1.0) for share in shares))
+
+
+def drift_of(one: Spectrum, other: Spectrum, k: int, energies: tuple[Energy, Energy]) -> Drift:
+    """The drift of one sketch from another, the reference; `energies` are of both, in this order."""
     rank = min(int(np.count_nonzero(one.values)), int(np.count_nonzero(other.values)))
     if whole("k", k, 1) > rank == 0:
         raise ValueError(f"k = {k}, but one of the sketches has no directions: its matrix is zero")
     if k > rank:
         raise ValueError(f"k = {k}, but both sketches have {rank} directions: ask for at most {rank}")
+    outside, reference_outside = (energy.share_outside(other.VT[:k]) for energy in energies)
     return Drift(
         angles=principal_angles(one.VT[:k], other.VT[:k]),
         error=min(tilt(one, k) + tilt(other, k), np.pi / 2),
         failure_probability=min(one.failure_probability + other.failure_probability, 1.0),
+        outside=outside,
+        reference_outside=reference_outside,
     )
 
 
@@ -93,3 +133,50 @@ def tilt(spectrum: Spectrum, k: int) -> float:
 def principal_angles(V: Float, W: Float) -> Float:
     """Between the spans of orthonormal rows, the largest first; small angles as exact as large ones."""
     return np.asarray(scipy.linalg.subspace_angles(V.T, W.T))
+
+
+class Significance(NamedTuple):
+    """Whether a stream has changed beyond sampling noise: what `significance` returns.
+
+    `p_value` takes all looks and windows into account: it is significant where it is at most alpha. The last `window`
+    blocks deviate most; their mean is off that of the baseline by `change`.
+
+    >>> from sfd_stream import significance
+    >>> baseline = [0.10, 0.11, 0.09, 0.10, 0.12, 0.10, 0.09, 0.11]
+    >>> significance(baseline, [0.10, 0.31, 0.30]).window
+    2
+    """
+
+    significant: bool
+    p_value: float
+    window: int
+    change: float
+
+
+def significance(baseline: npt.ArrayLike, blocks: npt.ArrayLike, alpha: float = 1e-4) -> Significance:
+    """Whether the newest blocks of a stream differ from a baseline beyond sampling noise, at level alpha.
+
+    Both are means over blocks of the same number of rows, in the order of the stream, such as means of the residual
+    share: `baseline` of blocks after the basis was fixed (40 are good), `blocks` of all since then. Ask after every
+    block: over all looks together a stream that does not change is called significant with probability alpha at most,
+    if blocks are independent and long enough for their means to be normal. A block should have at least ten times as
+    many rows as are correlated with each other.
+
+    >>> from sfd_stream import significance
+    >>> baseline = [0.10, 0.11, 0.09, 0.10, 0.12, 0.10, 0.09, 0.11]
+    >>> significance(baseline, [0.10, 0.11]).significant, significance(baseline, [0.10, 0.31]).significant
+    (False, True)
+    """
+    baseline, blocks = (np.asarray(each, np.float64) for each in (baseline, blocks))
+    if len(baseline) < 2 or not len(blocks):
+        raise ValueError(f"{len(baseline)} blocks before and {len(blocks)} after: at least 2 and 1 are needed")
+    windows = 2 ** np.arange(len(blocks).bit_length())
+    changes = np.array([blocks[-window:].mean() for window in windows]) - baseline.mean()
+    spread = baseline.std(ddof=1) * np.sqrt(1 / windows + 1 / len(baseline))
+    distances = np.divide(np.abs(changes), spread, out=np.where(changes == 0, 0.0, np.inf), where=spread > 0)
+    tails = 2 * stdtr(len(baseline) - 1, -distances)
+    best = int(np.argmin(tails))
+    # Look t may spend 6/(pi^2 t^2) of alpha, shared by its windows: over all looks that adds up to alpha.
+    spent = len(windows) * (np.pi * len(blocks)) ** 2 / 6
+    p_value = min(float(tails[best] * spent), 1.0)
+    return Significance(p_value <= alpha, p_value, int(windows[best]), float(changes[best]))

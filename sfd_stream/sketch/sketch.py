@@ -9,41 +9,30 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from numbers import Integral
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
-import scipy.linalg
 import scipy.sparse as sp
 from scipy.sparse.linalg import LinearOperator
 
-from sfd_stream.sketch.drift import Drift, Spectrum, drift_of
+from sfd_stream.sketch.basis import centred_eigen
+from sfd_stream.sketch.drift import Drift, Energy, Spectrum, drift_of
 from sfd_stream.sketch.features import Features, are_mappings, listed
+from sfd_stream.sketch.intervals import Interval
 from sfd_stream.sketch.iteration import ritz_of
-from sfd_stream.sketch.rows import Float, matrix_of, whole
+from sfd_stream.sketch.rows import Float, RowBlock, matrix_of, whole
 from sfd_stream.sketch.stack import power_of_two_above
 from sfd_stream.sketch.tables import frame_of, long_table, strongest
 from sfd_stream.sketch.verify import EPS
+
+if TYPE_CHECKING:
+    from sfd_stream.sketch.score import Scorer
 
 SQUARES_MAX = 2.0**1020
 """What ||A||F^2 may come to: then the square of every power of two that scales a matrix stays within float64."""
 
 SUBNORMAL = float(np.finfo(np.float64).smallest_subnormal)
 """Added where a number that is scaled back may have underflowed."""
-
-
-class Interval(NamedTuple):
-    """A certified range with the value in its middle: the truth is not below `lower` and not above `upper`.
-
-    >>> from sfd_stream import SparseFrequentDirections, paper_synthetic
-    >>> sketch = SparseFrequentDirections(ell=20).fit(paper_synthetic(500, 50, 5, seed=0)).sketch()
-    >>> lower, estimate, upper = sketch.explained(k=10)
-    >>> 0 < lower <= estimate <= upper <= 1
-    True
-    """
-
-    lower: float
-    estimate: float
-    upper: float
 
 
 class PCA(NamedTuple):
@@ -155,7 +144,7 @@ class Sketch:
         >>> sketch.components(2).shape
         (2, 1024)
         """
-        return self._signed(self._svd()[1][: self._directions(k)])
+        return signed_by_name(self._svd()[1][: self._directions(k)], self.features)
 
     def project(self, X: Any, k: int | None = None) -> Float:
         """Rows of X in the coordinates of the k strongest directions (not centred).
@@ -177,7 +166,7 @@ class Sketch:
         >>> f"{lower:.1%} to {upper:.1%} of the squares"
         '66.7% to 66.7% of the squares'
         """
-        k = _checked_k(k, self.d, f"the rows have {self.d} columns")
+        k = check_k(k, self.d, f"the rows have {self.d} columns")
         if not self.nnz:
             return Interval(0.0, 0.0, 0.0)
         kept = float(np.sum(self._svd()[0][:k] ** 2))
@@ -232,7 +221,7 @@ class Sketch:
         low, high = (0.0, self.delta) if i == j else (-self.delta / 2, self.delta / 2)
         scale = self._over()
         mean = self.weight * float(self.mean[i] * self.mean[j])
-        rounding = self.rounding + self._centring_error()
+        rounding = self.rounding + query_error(self, centred=True)
         lower, upper = (b + low - rounding - mean) / scale, (b + high + rounding - mean) / scale
         if i == j:
             lower = max(lower, 0.0)
@@ -251,19 +240,14 @@ class Sketch:
         '100% of the variance'
         """
         most = min(len(self.matrix) + 1, self.d)
-        k = _checked_k(k, most, f"this sketch has {most} directions around the mean")
-        rows = np.vstack([self._wide(), np.sqrt(self.weight) * self.mean])
-        scale = power_of_two_above(float(np.max(np.abs(rows), initial=0.0)))
-        Q = scipy.linalg.qr((rows / scale).T, mode="economic")[0]
-        small = Q.T @ (rows / scale).T
-        signs = np.append(np.ones(len(self.matrix)), -1.0)
-        values, vectors = scipy.linalg.eigh((small * signs) @ small.T)
-        top = values[::-1][:k] * scale**2
+        k = check_k(k, most, f"this sketch has {most} directions around the mean")
+        values, directions = centred_eigen(self._wide(), self.mean, self.weight)
+        top = values[:k]
         if len(values) < self.d:
             top = np.maximum(top, 0.0)  # outside the span of these rows the matrix is zero, not negative
-        error = ((self.delta + self.rounding) / 2 + self._centring_error()) / self._over()
+        error = ((self.delta + self.rounding) / 2 + query_error(self, centred=True)) / self._over()
         variance = np.maximum(top + (self.delta - self.rounding) / 2, 0.0) / self._over()
-        return PCA(self._signed((Q @ vectors[:, ::-1][:, :k]).T), variance, error, self.mean)
+        return PCA(signed_by_name(directions[:k], self.features), variance, error, self.mean)
 
     # By name
 
@@ -328,21 +312,42 @@ class Sketch:
         return frame_of(self.to_table(k, top, centre=centre))
 
     def drift(self, other: Sketch | HasSketch, k: int) -> Drift:
-        """Principal angles between the top-k subspaces of both, with a bound of how far the true ones may be off.
+        """How far these rows are from those of `other`, the reference: by the principal angles between the top-k
+        subspaces, and by the energy outside the reference's k directions, each with its certified error.
 
         >>> drift = sketch.drift(sketch, 1)
-        >>> bool(drift.angles.max() < 1e-6)
-        True
+        >>> bool(drift.angles.max() < 1e-6), drift.differs
+        (True, False)
         """
         other = sketch_of(other)
         self._joined_features(other)
         d = max(self.d, other.d)
         mine, others = self.padded(d), other.padded(d)
-        return drift_of(mine._spectrum(), others._spectrum(), k)  # noqa: SLF001 - another of our kind
+        energies = (mine._energy(), others._energy())  # noqa: SLF001 - another of our kind
+        return drift_of(mine._spectrum(), others._spectrum(), k, energies)  # noqa: SLF001
+
+    def scorer(self, k: int | None = None, centred: bool = True, *, growing: bool = False) -> Scorer:
+        """A basis of the k strongest directions that scores rows: how much of a row lies outside, how far inside.
+
+        k is ell/4 if not given; above ell/2 there is a warning. `centred`: around the mean, as of `pca`; else around
+        zero. `growing`: rows may have fewer or more columns than the sketch; columns that it has never seen add their
+        squares to the residual.
+
+        >>> scores = sketch.scorer().score([{"sun": 2, "sea": 1}, {"sun": 2, "rain": 9}])
+        >>> scores.residual_share.round(2).tolist()
+        [0.0, 0.99]
+        """
+        from sfd_stream.sketch.score import scorer_of  # noqa: PLC0415 - it knows the sketch
+
+        return scorer_of(self, k, centred=centred, growing=growing)
 
     def _spectrum(self) -> Spectrum:
         values, VT = self._svd()
         return Spectrum(values, VT, self.delta + self.rounding, self.failure_probability)
+
+    def _energy(self) -> Energy:
+        slack = query_error(self, centred=False) + energy_error(self)
+        return Energy(self._wide(), self.squared_frobenius, self.delta, self.rounding, slack)
 
     def _over(self) -> float:
         return max(self.weight - 1, 1.0) if self.weight > 1 else 1.0
@@ -492,14 +497,7 @@ class Sketch:
     def _directions(self, k: int | None) -> int:
         if k is None:
             return self.k_max
-        return _checked_k(k, self.k_max, f"this sketch has {self.k_max} directions")
-
-    def _signed(self, components: Float) -> Float:
-        """Each direction's sign is chosen so that its largest weight, by name where there are names, is positive."""
-        if self.features is None:
-            return signed(components)
-        signs = self.features.signs()
-        return np.asarray(signed(components * signs) * signs)
+        return check_k(k, self.k_max, f"this sketch has {self.k_max} directions")
 
     def _column(self, i: Any) -> tuple[int, float]:
         """A column by number or name, and the sign that its name has there."""
@@ -514,12 +512,6 @@ class Sketch:
             return self.features or other.features
         return self.features.joined(other.features)
 
-    def _centring_error(self) -> float:
-        """What the rounding of the column sums and of a centred query may change; see docs/guarantees.md."""
-        sums = 4 * (self.rows + self.shrinks + 8)
-        query = 8 * (len(self.matrix) + 1 + self.d)
-        return EPS * (sums + query) * self.squared_frobenius
-
     def _svd(self) -> tuple[Float, Float]:
         _, singular, VT = np.linalg.svd(self._wide(), full_matrices=False)
         return singular, VT
@@ -527,6 +519,20 @@ class Sketch:
     def _wide(self) -> Float:
         """B in float64, which all queries compute in."""
         return np.asarray(self.matrix, np.float64)
+
+
+def query_error(sketch: Sketch, *, centred: bool) -> float:
+    """What rounding may change in a query's products and decompositions and, if it is centred, in the column sums; see
+    docs/guarantees.md ("Rounding").
+    """
+    sums = 4 * (sketch.rows + sketch.shrinks + 8) if centred else 0
+    query = 8 * (len(sketch.matrix) + 1 + sketch.d)
+    return EPS * (sums + query) * sketch.squared_frobenius
+
+
+def energy_error(sketch: Sketch) -> float:
+    """What rounding may have changed ||A||F^2 by, which is a sum of nnz squares, scaled at each shrink."""
+    return (EPS * sketch.squared_frobenius + SUBNORMAL) * (sketch.nnz + 8 * sketch.shrinks + 8)
 
 
 def _sum(a: Float | None, b: Float | None) -> Float | None:
@@ -544,7 +550,7 @@ def _square(X: Float) -> float:
     return float(wide @ wide)
 
 
-def _checked_k(k: Any, most: int, reason: str) -> int:
+def check_k(k: Any, most: int, reason: str) -> int:
     if whole("k", k, 1) > most:
         raise ValueError(f"k = {k}, but {reason}: ask for at most {most}")
     return int(k)
@@ -569,13 +575,7 @@ def coordinates(X: Any, components: Float, features: Features | None = None, *, 
 
     `growing`: rows from before the columns grew are narrower, and zero in the columns that they lack.
     """
-    X = listed(X)
-    if are_mappings(X, features):
-        if features is None:
-            raise ValueError("rows given as mappings need a sketch of hashed columns; the columns here have no names")
-        X = features.block_of(X)[0].csr()
-    single = not sp.issparse(X) and np.ndim(X) == 1
-    matrix = matrix_of([X] if single else X)
+    matrix, single = given_rows(X, features)
     check_width(matrix, components.shape[1], growing=growing)
     if not np.isfinite(matrix.data if sp.issparse(matrix) else matrix).all():
         raise ValueError("a row has a value that is NaN or infinite")
@@ -583,8 +583,19 @@ def coordinates(X: Any, components: Float, features: Features | None = None, *, 
     return found[0] if single else found
 
 
+def given_rows(X: Any, features: Features | None) -> tuple[Any, bool]:
+    """Rows in any form as a matrix, and whether they were one row of one dimension."""
+    X = listed(X)
+    if are_mappings(X, features):
+        if features is None:
+            raise ValueError("rows given as mappings need a sketch of hashed columns; the columns here have no names")
+        X = features.block_of(X)[0].csr()
+    single = not sp.issparse(X) and np.ndim(X) == 1
+    return matrix_of([X] if single else X), single
+
+
 def check_width(matrix: Any, d: int, *, growing: bool = False) -> None:
-    width = matrix.shape[1]
+    width = matrix.d if isinstance(matrix, RowBlock) else matrix.shape[1]
     if width > d or (width < d and not growing):
         raise ValueError(f"rows of {width} columns, but the sketch has {d}: the rows must have the sketch's columns")
 
@@ -595,6 +606,14 @@ def back(Z: Any, components: Float) -> Float:
     if Z.ndim not in (1, 2) or Z.shape[-1] != len(components):
         raise ValueError(f"coordinates of shape {Z.shape}, but there are {len(components)} directions: one column each")
     return np.asarray(Z @ components)
+
+
+def signed_by_name(components: Float, features: Features | None) -> Float:
+    """Each direction's sign is chosen so that its largest weight, by name where there are names, is positive."""
+    if features is None:
+        return signed(components)
+    signs = features.signs()
+    return np.asarray(signed(components * signs) * signs)
 
 
 def signed(components: Float) -> Float:

@@ -11,8 +11,9 @@ import scipy.linalg
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sfd_stream import FrequentDirections, SparseFrequentDirections
+from sfd_stream import FrequentDirections, SparseFrequentDirections, significance
 from sfd_stream.sketch.sketch import Sketch
+from tests.parts.slow import smoke_first
 
 
 def matrix(seed: int, n: int, d: int, decay: float) -> Any:
@@ -44,8 +45,10 @@ def test_the_true_angles_are_within_the_error_of_those_told(
     true = true_angles(A, B, k)
     assert np.all(true <= found.upper + 1e-7)
     assert np.all(true >= found.lower - 1e-7)
-    if found.certain:
-        assert true[0] > 0
+    V = np.asarray(other.components(k))
+    for rows, share in ((A, found.outside), (B, found.reference_outside)):
+        outside = 1 - np.sum((rows @ V.T) ** 2) / np.sum(rows**2)
+        assert share.lower <= outside <= share.upper
 
 
 @settings(max_examples=40, deadline=None)
@@ -84,7 +87,7 @@ def test_without_a_gap_nothing_is_claimed() -> None:
     flat = FrequentDirections(10).fit(np.eye(8)).sketch()
     found = flat.drift(flat, 2)
     assert found.error == np.pi / 2
-    assert not found.certain
+    assert not found.differs
     assert np.all(found.upper == np.pi / 2)
 
 
@@ -95,8 +98,96 @@ def test_the_same_rows_have_not_drifted_and_other_columns_have_for_certain() -> 
     assert here.drift(here, 2).angles[0] < 1e-7
     found = here.drift(there, 2)
     assert found.angles == pytest.approx([np.pi / 2] * 2)
-    assert found.certain
+    assert found.differs
+    assert found.outside.lower > 0.99
     assert "largest 90.00 degrees" in repr(found)
+    assert "outside the reference 100.00% to 100.00% of the energy" in repr(found)
+
+
+def test_less_energy_outside_is_a_difference_too() -> None:
+    A = matrix(0, 50, 8, 0.3)
+    wide = FrequentDirections(8).fit(np.vstack([A, 3 * np.eye(8)])).sketch()
+    narrow = FrequentDirections(8).fit(A[:, :2] @ wide.components(2)).sketch()
+    found = narrow.drift(wide, 2)
+    assert found.outside.upper < found.reference_outside.lower
+    assert found.differs
+
+
+def test_two_samples_of_one_process_differ_without_being_significant() -> None:
+    """Why the two statements must not be confused."""
+    rng = np.random.default_rng(3)
+    directions = np.linalg.qr(rng.standard_normal((20, 4)))[0].T
+    rows = (rng.standard_normal((90_000, 4)) * [5, 4, 3, 2]) @ directions + 0.5 * rng.standard_normal((90_000, 20))
+    old, new = (FrequentDirections(20).fit(rows[part]).sketch() for part in (slice(0, 2_000), slice(2_000, 4_000)))
+    assert new.drift(old, 4).differs
+    scorer = old.scorer(4, centred=False)
+    shares = scorer.score(rows[4_000:]).residual_share.reshape(-1, 500).mean(axis=1)
+    assert not any(significance(shares[:40], shares[40 : 41 + look]).significant for look in range(len(shares) - 40))
+
+
+# -- significance --------------------------------------------------------------------------------------------
+
+NOISES: dict[str, Any] = {
+    "gaussian": lambda rng, size: rng.standard_normal(size),
+    "heavy tails": lambda rng, size: rng.standard_t(3, size),
+    "lognormal": lambda rng, size: np.exp(rng.standard_normal(size)),
+}
+RUNS = smoke_first([25, 1_000])
+LOOKS, BASELINE, BLOCK = 100, 40, 500
+
+
+def block_means(rng: np.random.Generator, noise: str) -> Any:
+    """Means over blocks of the share of rows of 4 columns outside two directions, which nothing changes."""
+    squares = NOISES[noise](rng, ((LOOKS + BASELINE) * BLOCK, 4)) ** 2
+    shares = squares[:, 2:].sum(axis=1) / squares.sum(axis=1)
+    return shares.reshape(-1, BLOCK).mean(axis=1)
+
+
+@pytest.mark.parametrize("noise", NOISES)
+@pytest.mark.parametrize("runs", RUNS)
+def test_a_stream_that_does_not_change_is_hardly_ever_significant(noise: str, runs: int) -> None:
+    rng, alarms = np.random.default_rng(8), 0
+    for _ in range(runs):
+        means = block_means(rng, noise)
+        looks = (significance(means[:BASELINE], means[BASELINE : BASELINE + t]) for t in range(1, LOOKS + 1))
+        alarms += any(look.significant for look in looks)
+    assert alarms <= 2 * runs // 1_000
+
+
+@pytest.mark.parametrize(("degrees", "blocks"), [(12, 3), (20, 2), (30, 1)])
+def test_directions_that_turn_are_significant_soon(degrees: float, blocks: int) -> None:
+    rng = np.random.default_rng(5)
+    frame = np.linalg.qr(rng.standard_normal((40, 8)))[0].T
+    turned = np.cos(np.radians(degrees)) * frame[:4] + np.sin(np.radians(degrees)) * frame[4:]
+
+    def rows(V: Any, n: int) -> Any:
+        return (rng.standard_normal((n, 4)) * [5, 4, 3, 2]) @ V + 0.1 * rng.standard_normal((n, 40))
+
+    scorer = FrequentDirections(16).fit(rows(frame[:4], 4_000)).sketch().scorer(4, centred=False)
+    parts = [rows(frame[:4], BASELINE * BLOCK), rows(turned, blocks * BLOCK)]
+    before, after = (scorer.score(part).residual_share.reshape(-1, BLOCK).mean(axis=1) for part in parts)
+    found = significance(before, after)
+    assert found.significant
+    assert found.change > 0
+
+
+def test_the_newest_blocks_that_changed_are_the_window() -> None:
+    before = np.random.default_rng(1).normal(1.0, 0.1, 40)
+    after = np.append(np.random.default_rng(2).normal(1.0, 0.1, 12), [1.5] * 4)
+    found = significance(before, after)
+    assert (found.significant, found.window) == (True, 4)
+    assert found.change == pytest.approx(0.5, abs=0.05)
+
+
+def test_blocks_without_any_spread_are_compared_exactly() -> None:
+    assert significance([0.5, 0.5], [0.5]) == (False, 1.0, 1, 0.0)
+    assert significance([0.5, 0.5], [0.6]).p_value == 0
+
+
+@pytest.mark.parametrize(("baseline", "blocks"), [([], [1.0]), ([1.0], [1.0]), ([1.0, 2.0], [])])
+def test_too_few_blocks_are_refused(baseline: list[float], blocks: list[float]) -> None:
+    with pytest.raises(ValueError, match="at least 2 and 1 are needed"):
+        significance(baseline, blocks)
 
 
 def test_fewer_columns_are_zero_columns_and_order_does_not_matter() -> None:

@@ -160,9 +160,27 @@ def asks_all(sketch: Sketch) -> None:
     assert np.isfinite(sketch.pca(2).explained_variance).all()
     assert np.isfinite(sketch.gram() @ np.ones(sketch.d)).all()
     assert sketch.drift(sketch, 1).error <= np.pi / 2
+    assert not sketch.drift(sketch, 1).differs
     for other in (sketch.merge(sketch), sketch.resized(3), sketch.astype("float32")):
         assert np.isfinite([other.delta, other.rounding]).all()
         assert other.delta >= sketch.delta
+
+
+@pytest.mark.parametrize("centred", [False, True])
+@pytest.mark.parametrize("power", [-1020, -530, -490, -300, 300, 480])
+def test_the_scale_of_all_values_changes_no_score_or_is_refused(power: int, centred: bool) -> None:
+    A = rows(240, 60)
+    tiny, plain = sketched(A * 2.0**power, "fused", 14, 3500), sketched(A, "fused", 14, 3500).scorer(centred=centred)
+    if power < -490:
+        with pytest.raises(ValueError, match="tiny values"):
+            tiny.scorer(centred=centred)
+        return
+    scores, expected = tiny.scorer(centred=centred).score(A * 2.0**power), plain.score(A)
+    np.testing.assert_allclose(scores.residual_share, expected.residual_share, rtol=1e-9)
+    np.testing.assert_allclose(scores.t2, expected.t2, rtol=1e-9)
+    np.testing.assert_allclose(scores.residual_over_mean, expected.residual_over_mean, rtol=1e-9)
+    leverage = tiny.scorer(centred=centred).leverage(A[:9] * 2.0**power, max(tiny.delta, 1e-300))
+    assert not np.isnan(leverage).any()
 
 
 @pytest.mark.parametrize("method", METHODS)
