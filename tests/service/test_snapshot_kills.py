@@ -144,8 +144,8 @@ def until_stale_is_on_top(run: Run, shows: str, reader: SnapshotReader) -> tuple
     wait_until(lambda: reader.latest()[0].next_offset == 60, "the newer one")
     (seen,) = reader.latest()
     publish(run.broker, shows, [message_of(encoded)])
-    zombie.signal(signal.SIGCONT)
     wait_until(lambda: late(all_shown(run.broker, shows), stale), "the stale one on top")
+    zombie.signal(signal.SIGCONT)
     return [zombie, other], seen
 
 
