@@ -21,6 +21,7 @@ from tests.deploy.chart import (
     COPIES,
     GOLDEN,
     ROOT,
+    fresh_chart,
     fresh_readme,
     fresh_schema,
     fresh_secrets,
@@ -437,5 +438,6 @@ def test_copies_are_equal_to_their_originals(copied: Path) -> None:
 def test_the_versions_are_the_programs() -> None:
     from sfd_stream import __version__
 
+    assert (CHART / "Chart.yaml").read_text() == fresh_chart(), "stale: make chart"
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
-    assert chart["appVersion"] == __version__
+    assert (chart["version"], chart["appVersion"]) == (__version__, __version__)
