@@ -5,10 +5,12 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import socket
 import subprocess
 import sys
 import tarfile
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from tests.deploy.release import ROOT, notes, problems, sections
 from tests.parts.tools import go_program
 
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+REGISTRY = "github.com/google/go-containerregistry/cmd/registry@v0.22.1"
 ACTIONLINT = "github.com/rhysd/actionlint/cmd/actionlint@v1.7.12"
 HOME = "https://git.example.com/acme/sfd-stream"
 TARGETS = set(re.findall(r"^([a-z][\w-]*):", (ROOT / "Makefile").read_text(), re.MULTILINE))
@@ -148,6 +151,33 @@ def test_the_packed_chart_has_the_image_that_it_was_given(tmp_path: Path) -> Non
         assert yaml.safe_load(values)["image"]["repository"] == "registry.example.com/sfd-stream"
     assert {"sfd-stream/README.md", "sfd-stream/values.schema.json"} <= set(names)
     assert not [name for name in names if "/ci/" in name], "values of tests do not belong into the package"
+
+
+@pytest.fixture
+def registry() -> Iterator[str]:
+    """A registry of this machine, in memory."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [go_program(REGISTRY), "-port", str(port)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
+        try:
+            assert process.stdout is not None
+            assert b"port" in process.stdout.readline()
+            yield f"127.0.0.1:{port}/charts"
+        finally:
+            process.kill()
+
+
+@pytest.mark.slow
+def test_the_chart_can_be_pushed_to_a_registry_and_pulled_from_it(registry: str, tmp_path: Path) -> None:
+    out = make("chart-push", f"DIST={tmp_path}", f"CHART_REGISTRY={registry}", "HELM_FLAGS=--plain-http")
+    assert f"sfd-stream-{__version__}.tgz" in out
+    helm = Path(sys.executable).parent / "helm"
+    command = [helm, "show", "chart", f"oci://{registry}/sfd-stream", "--version", __version__, "--plain-http"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert yaml.safe_load(done.stdout)["version"] == __version__
 
 
 def test_the_image_is_pushed_with_a_bill_of_materials_and_provenance_and_signed_by_its_digest(tmp_path: Path) -> None:
