@@ -395,16 +395,24 @@ def test_helm_test_asks_every_service_whether_it_is_ready() -> None:
     assert all(args[:2] == ["health", "--ready"] for args in asked.values())
 
 
-def test_the_notes_say_what_to_look_at_next(tmp_path: Path) -> None:
+def notes_of(values: dict[str, Any], tmp_path: Path) -> str:
     """Helm shows notes only after it has talked to a cluster, so they are rendered as a part of a copy of the chart."""
     chart = tmp_path / "chart"
     shutil.copytree(CHART, chart)
     (chart / "templates" / "NOTES.txt").rename(chart / "notes.txt")
     (chart / "templates" / "notes.yaml").write_text('notes: {{ tpl (.Files.Get "notes.txt") . | quote }}\n')
     arguments = ("--namespace", "data", "--show-only", "templates/notes.yaml")
-    notes = yaml.safe_load(helm("template", "sketch", str(chart), *arguments, values=values_file("smallest")).out)[
-        "notes"
-    ]
+    return str(yaml.safe_load(helm("template", "sketch", str(chart), *arguments, values=values).out)["notes"])
+
+
+def test_the_notes_report_a_deprecated_value(tmp_path: Path) -> None:
+    values = with_values(**{"prometheusRule/runbookPrefix": "https://git.example.com"})
+    assert "Deprecated: prometheusRule.runbookPrefix; use runbookBaseUrl." in notes_of(values, tmp_path)
+
+
+def test_the_notes_say_what_to_look_at_next(tmp_path: Path) -> None:
+    notes = notes_of(values_file("smallest"), tmp_path)
+    assert "Deprecated" not in notes
     assert "helm test sketch -n data" in notes
     assert "sfd-stream checkpoint ls" in notes
     assert "-- sfd-stream doctor" in notes

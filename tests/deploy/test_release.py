@@ -190,6 +190,18 @@ def test_the_image_is_pushed_with_a_bill_of_materials_and_provenance_and_signed_
     assert "cosign sign --yes registry.example.com/a@sha256:0123abcd" in signed.splitlines()[-1]
 
 
+def test_the_image_says_what_it_is_and_where_it_comes_from_if_that_is_known() -> None:
+    written = set(re.findall(r"org\.opencontainers\.image\.([\w.]+)=", (ROOT / "Dockerfile").read_text()))
+    assert written == {
+        "title", "description", "licenses", "authors", "version", "revision", "created", "base.name",
+    }  # fmt: skip
+    assert "--label" not in make("-n", "image")
+    known = set(
+        re.findall(r"--label org\.opencontainers\.image\.(\w+)=", make("-n", "image", f"REPOSITORY_URL={HOME}"))
+    )
+    assert known == {"source", "url", "documentation"}
+
+
 def test_the_notes_are_what_the_changelog_says_of_this_version() -> None:
     found = make("release-notes")
     assert found.strip() == sections((ROOT / "CHANGELOG.md").read_text())[__version__][1]
