@@ -123,6 +123,9 @@ func (s *snapshot) unpack() error {
 	if width == 0 || s.MatrixRows > s.Ell || s.D > maxBytes/8 || 8*s.D*(s.MatrixRows+1) > maxBytes {
 		return errors.New("too large, or of an unknown dtype")
 	}
+	if s.Columns == "hashed" && s.HashSeed == nil {
+		return errors.New("hashed columns without a seed")
+	}
 	raw, err := decompressor.DecodeAll(s.Matrix, nil)
 	if err != nil || uint64(len(raw)) != s.MatrixRows*s.D*width {
 		return errors.New("the matrix is not what its head says")
