@@ -17,7 +17,7 @@ RUN sed -n '/^# == run:/,/^# == build:/p' requirements.lock > run.lock \
     && python3 -m venv /build \
     && /build/bin/pip install --require-hashes --no-deps --only-binary :all: -r build.lock
 
-COPY pyproject.toml README.md LICENSE ./
+COPY pyproject.toml hatch_build.py README.md LICENSE ./
 COPY sfd_stream sfd_stream
 # Byte code is made here, once, and never checked against dates: the file system is read-only where it runs.
 RUN /build/bin/pip wheel --no-deps --no-build-isolation --wheel-dir /wheels . \
@@ -29,10 +29,14 @@ COPY --from=build /opt/sfd-stream /opt/sfd-stream
 # No file runs as another user than the one who starts it.
 RUN find / -xdev -type f -perm /6000 -exec chmod a-s {} +
 
-ARG VERSION=0.1.0
+# `make image` gives these; the version is written in sfd_stream/__init__.py alone.
+ARG PYTHON_IMAGE
+ARG VERSION=unknown
 ARG REVISION=unknown
 ARG CREATED=unknown
 LABEL org.opencontainers.image.title="sfd-stream" \
+      org.opencontainers.image.authors="The sfd-stream authors" \
+      org.opencontainers.image.base.name="${PYTHON_IMAGE}" \
       org.opencontainers.image.description="A live, certified low-rank sketch of a Kafka topic of sparse rows" \
       org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.version="${VERSION}" \

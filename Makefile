@@ -16,9 +16,16 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-com
 export OPENBLAS_NUM_THREADS ?= 1
 export MKL_NUM_THREADS ?= 1
 export OMP_NUM_THREADS ?= 1
+# Where the project is published, as https://host/path; it is nowhere in the sources.
+REPOSITORY_URL ?=
+# What is built goes here.
+DIST ?= dist
+# The version is written in one place.
+VERSION := $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' sfd_stream/__init__.py)
 
-.PHONY: help setup demo test test-all test-page lint types imports unit unit-all tools lowest test-lowest test-lowest-short \
-	chart image test-image test-k8s simulate bench house docs lock sbom audit clean
+.PHONY: help setup demo test test-all lint types imports tools test-page unit unit-all simulate lowest test-lowest \
+	test-lowest-short chart test-chart chart-package chart-login chart-push image image-push image-sign test-image test-k8s bench \
+	house docs docs-site lock dist release-check release-notes sbom audit clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{printf "  make %-17s %s\n", $$1, $$2}'
@@ -70,6 +77,7 @@ install = @if [ "$${CI:-}" = true ] && ! command -v $(1) > /dev/null; then \
 tools:
 	$(call install,promtool,prometheus)
 	$(call install,npm,nodejs npm)
+	$(call install,mvn,maven openjdk-17-jdk-headless)
 
 test-page: $(STAMP) ## the status page in a real browser
 	$(call install,chromium,chromium)
@@ -110,14 +118,47 @@ test-lowest-short: lowest
 chart: $(STAMP) ## renew what the chart copies, and its golden files
 	$(BIN)/python -m tests.deploy.chart
 
+test-chart: $(STAMP) tools ## the tests of the chart and of what is deployed
+	$(PYTEST) tests/deploy
+
+IMAGE_REPOSITORY ?= sfd-stream
+chart-package: $(STAMP) ## pack the chart into dist/; IMAGE_REPOSITORY=host/name becomes its default image
+	@rm -rf $(DIST)/chart $(DIST)/sfd-stream-*.tgz && mkdir -p $(DIST)/chart && cp -r helm/sfd-stream $(DIST)/chart/
+	@sed -i 's|^  repository: sfd-stream$$|  repository: $(IMAGE_REPOSITORY)|' $(DIST)/chart/sfd-stream/values.yaml
+	@$(BIN)/helm package $(DIST)/chart/sfd-stream --destination $(DIST)
+	@rm -rf $(DIST)/chart
+
+# The registry comes from the caller, as host/path. HELM_FLAGS=--plain-http is for one on this machine.
+CHART_REGISTRY ?=
+chart-login: $(STAMP) ## log in to CHART_REGISTRY as HELM_USER with the password in the environment variable HELM_PASSWORD
+	@printenv HELM_PASSWORD | $(BIN)/helm registry login $(firstword $(subst /, ,$(CHART_REGISTRY))) -u $(HELM_USER) --password-stdin
+
+chart-push: chart-package ## pack the chart and push it; CHART_REGISTRY=host/path names where to
+	@test -n "$(CHART_REGISTRY)" || { echo "say where to: make chart-push CHART_REGISTRY=host/path"; exit 1; }
+	@$(BIN)/helm push $(DIST)/sfd-stream-$(VERSION).tgz oci://$(CHART_REGISTRY) $(HELM_FLAGS)
+
 DOCKER ?= docker
-IMAGE ?= sfd-stream:$(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
+IMAGE ?= sfd-stream:$(VERSION)
+
+# What is not known is left out: REPOSITORY_URL becomes the labels source, url and documentation.
+IMAGE_LABELS = --build-arg VERSION=$(VERSION) \
+	--build-arg REVISION=$$(git rev-parse HEAD 2>/dev/null || echo unknown) \
+	--build-arg CREATED=$$(git log -1 --format=%cI 2>/dev/null || echo unknown) \
+	$(if $(REPOSITORY_URL),--label org.opencontainers.image.source=$(REPOSITORY_URL) --label org.opencontainers.image.url=$(REPOSITORY_URL) \
+	--label org.opencontainers.image.documentation=$(REPOSITORY_URL)/blob/v$(VERSION)/docs/index.md)
 
 image: ## build the container image; IMAGE=name:tag names it
-	DOCKER_BUILDKIT=1 $(DOCKER) build --tag $(IMAGE) \
-		--build-arg VERSION=$$(sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml) \
-		--build-arg REVISION=$$(git rev-parse HEAD 2>/dev/null || echo unknown) \
-		--build-arg CREATED=$$(git log -1 --format=%cI 2>/dev/null || echo unknown) .
+	DOCKER_BUILDKIT=1 $(DOCKER) build --tag $(IMAGE) $(IMAGE_LABELS) $(IMAGE_FLAGS) .
+
+PLATFORMS ?= linux/amd64,linux/arm64
+image-push: ## build the image for PLATFORMS with SBOM and provenance, and push it; needs buildx and a registry
+	@mkdir -p $(DIST)
+	$(DOCKER) buildx build --platform $(PLATFORMS) --tag $(IMAGE) $(IMAGE_LABELS) $(IMAGE_FLAGS) \
+		--sbom=true --provenance=mode=max --metadata-file $(DIST)/image.json --push .
+
+COSIGN ?= cosign
+image-sign: ## sign what image-push has pushed, by its digest; IMAGE=name without a tag
+	$(COSIGN) sign --yes $(IMAGE)@$$(sed -n 's/.*"containerimage.digest": "\(sha256:[0-9a-f]*\)".*/\1/p' $(DIST)/image.json)
 
 test-image: $(STAMP) ## build the image on a real engine and run it against a real Kafka
 	$(BIN)/pytest -m image --timeout 1800 tests/image
@@ -136,32 +177,49 @@ docs: $(STAMP) ## run the pages and paste what they print; draw their pictures
 	$(BIN)/python -m tests.docs.draw
 	$(BIN)/python -m tests.docs.paste
 
+docs-site: $(STAMP) ## build the pages as a site into dist/site; a broken link is an error
+	@NO_MKDOCS_2_WARNING=1 SFD_REPOSITORY_URL=$(REPOSITORY_URL) $(BIN)/mkdocs build --quiet --strict --site-dir $(DIST)/site
+	@echo "$(DIST)/site/index.html"
+
 PIN := $(BIN)/python -m uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header --python-version 3.11
-# The blocks of file 2 whose first word (name==version) is in file 1 (want=1), or is not (want=0).
-BLOCKS := awk 'NR == FNR { if (/^[a-z0-9]/) known[$$1]; next } /^[a-z0-9]/ { found = $$1 in known } found == want'
+# The blocks of file 2 whose first line (name==version, and when) is in file 1 (want=1), or is not (want=0).
+BLOCKS := awk 'NR == FNR { if (/^[a-z0-9]/) known[$$0]; next } /^[a-z0-9]/ { found = $$0 in known } found == want'
 LOCK_TMP := $(VENV)/lock
 
-lock: $(STAMP) ## pin again: names, versions and hashes, no host
+lock: $(STAMP) ## pin what pyproject.toml names: names, versions and hashes, no host; UPGRADE=1 takes the newest of all
 	@rm -rf $(LOCK_TMP) && mkdir -p $(LOCK_TMP)
+	@$(if $(UPGRADE),,cp requirements.lock $(LOCK_TMP)/all)
 	$(PIN) --all-extras --group dev pyproject.toml -o $(LOCK_TMP)/all
 	$(PIN) --constraint $(LOCK_TMP)/all pyproject.toml -o $(LOCK_TMP)/run
 	$(PIN) --constraint $(LOCK_TMP)/all --group build -o $(LOCK_TMP)/build
 	@$(BLOCKS) want=0 $(LOCK_TMP)/run $(LOCK_TMP)/all > $(LOCK_TMP)/not-run
 	@{ echo "# == run: what the program needs; the image installs this part alone"; \
-		$(BLOCKS) want=1 $(LOCK_TMP)/run $(LOCK_TMP)/all; \
+		sed "/^    #   -c /d" $(LOCK_TMP)/run; \
 		echo "# == build: what makes the wheel"; \
 		$(BLOCKS) want=1 $(LOCK_TMP)/build $(LOCK_TMP)/not-run; \
 		echo "# == rest: tests, benchmarks, tools"; \
 		$(BLOCKS) want=0 $(LOCK_TMP)/build $(LOCK_TMP)/not-run; } > requirements.lock
 
-SBOM ?= dist/sbom.cdx.json
+dist: $(STAMP) ## build wheel and archive of the sources into dist/ and check them; REPOSITORY_URL=https://... names the project's home
+	@mkdir -p $(DIST) && rm -f $(DIST)/*.whl $(DIST)/*.tar.gz
+	@SFD_REPOSITORY_URL=$(REPOSITORY_URL) $(BIN)/python -m hatchling build -d $(DIST)
+	@$(BIN)/twine check --strict $(DIST)/*.whl $(DIST)/*.tar.gz
+
+release-check: $(STAMP) ## whether this can be released as TAG=v1.2.3: version, chart, citation and changelog agree
+	@$(BIN)/python -m tests.deploy.release check $(TAG)
+
+release-notes: $(STAMP) ## print what the changelog says of this version
+	@$(BIN)/python -m tests.deploy.release notes
+
+SBOM ?= $(DIST)/sbom.cdx.json
 
 sbom: $(STAMP) ## write a CycloneDX bill of materials of what the program needs; SBOM=file names it
 	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(VENV)/sbom
 	@sed '/^# == build:/,$$d' requirements.lock > $(VENV)/sbom.lock
 	@$(BIN)/uv pip install --quiet --python $(VENV)/sbom/bin/python --require-hashes --no-deps -r $(VENV)/sbom.lock
 	@mkdir -p $(dir $(SBOM))
-	@$(BIN)/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible --output-file $(SBOM) $(VENV)/sbom/bin/python
+	@sed 's/^dynamic = .*/version = "$(VERSION)"/' pyproject.toml > $(VENV)/sbom/pyproject.toml
+	@$(BIN)/cyclonedx-py environment --pyproject $(VENV)/sbom/pyproject.toml --output-reproducible --output-file $(SBOM) $(VENV)/sbom/bin/python
 	@echo "$(SBOM)"
 
 audit: $(STAMP) ## look up known vulnerabilities of what the program needs; says so when it cannot reach its data

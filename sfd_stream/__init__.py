@@ -44,7 +44,8 @@ if TYPE_CHECKING:
     from sfd_stream.wire.columns import FixedColumns, GrowingColumns, HashedColumns
     from sfd_stream.wire.rows import decode, encode_row, encode_rows
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
+"""The one place that has the version: package, image and chart take theirs from here."""
 
 _HOMES = {
     "BrokerRefusedError": "errors",

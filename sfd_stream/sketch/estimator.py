@@ -20,7 +20,15 @@ from sfd_stream.sketch.sketch import Sketch, back
 
 
 class NotFittedError(ValueError, AttributeError):
-    """No rows yet: what was asked for needs some. (Both bases, as scikit-learn's own.)"""
+    """Raised when a result is requested before any rows were given. It has both bases of scikit-learn's own.
+
+    >>> from sfd_stream import NotFittedError, SparseFrequentDirections
+    >>> try:
+    ...     SparseFrequentDirections(ell=4).sketch()
+    ... except NotFittedError:
+    ...     print("give it rows first: partial_fit or fit")
+    give it rows first: partial_fit or fit
+    """
 
 
 class _Look:

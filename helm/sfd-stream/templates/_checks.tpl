@@ -39,6 +39,18 @@
 {{- if and .Values.merge.enabled (include "sfd.onDisk" .) (ne .Values.persistence.accessMode "ReadWriteMany") -}}
 {{- fail (printf "merge.enabled with settings.checkpoint.url file:// needs persistence.accessMode ReadWriteMany, not %s: large snapshots are read from the checkpoint store, and the claim is held by the worker's node" .Values.persistence.accessMode) -}}
 {{- end -}}
+{{- if and .Values.podAntiAffinityPreset (dig "podAntiAffinity" "" .Values.affinity) -}}
+{{- fail "podAntiAffinityPreset and affinity.podAntiAffinity say two things: set one of them" -}}
+{{- end -}}
+{{- if and (eq .Values.kind "StatefulSet") (eq (.Values.strategy.type | default "") "Recreate") -}}
+{{- fail "strategy.type Recreate is for a Deployment: a StatefulSet has RollingUpdate and OnDelete" -}}
+{{- end -}}
+{{- if and (eq .Values.kind "Deployment") (eq (.Values.strategy.type | default "") "OnDelete") -}}
+{{- fail "strategy.type OnDelete is for a StatefulSet: a Deployment has RollingUpdate and Recreate" -}}
+{{- end -}}
+{{- if and (eq .Values.kind "Deployment") (eq (.Values.strategy.type | default "") "RollingUpdate") (include "sfd.onDisk" .) (ne .Values.persistence.accessMode "ReadWriteMany") -}}
+{{- fail (printf "strategy.type RollingUpdate needs persistence.accessMode ReadWriteMany, not %s: the new pod would wait for a claim that the old one holds" .Values.persistence.accessMode) -}}
+{{- end -}}
 {{- if and .Values.podMonitor.enabled .Values.serviceMonitor.enabled -}}
 {{- fail "podMonitor and serviceMonitor would scrape each pod twice: enable one of them" -}}
 {{- end -}}
@@ -145,6 +157,9 @@
 {{- end -}}
 
 {{- define "sfd.checkKeda" -}}
+{{- if gt (.Values.keda.fallback.replicas | default 0 | int) (include "sfd.mostReplicas" . | int) -}}
+{{- fail (printf "keda.fallback.replicas is above keda.maxReplicas or partitions (%s): a replica beyond the number of partitions would have nothing to read" (include "sfd.mostReplicas" .)) -}}
+{{- end -}}
 {{- $protocol := include "sfd.protocol" . -}}
 {{- $given := .Values.keda.metadata -}}
 {{- $byIdentity := eq ($given.saslTokenProvider | default "") "aws_msk_iam" -}}

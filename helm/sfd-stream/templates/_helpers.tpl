@@ -38,6 +38,55 @@ app.kubernetes.io/managed-by: {{ .root.Release.Service }}
 {{- end }}
 {{- end -}}
 
+{{/* The annotations of an object, with those of all: dict "root" . "own" {...}. Nothing where there are none. */}}
+{{- define "sfd.annotations" -}}
+{{- with merge (dict) (.own | default dict) .root.Values.commonAnnotations -}}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end -}}
+{{- end -}}
+
+{{/* A scheduling value of a component: its own, or that of the workers. dict "root" . "component" "merge" "name" "affinity"; as {"value": ...} */}}
+{{- define "sfd.scheduling" -}}
+{{- $own := index (index .root.Values .component | default dict) .name -}}
+{{- dict "value" (ternary (index .root.Values .name) $own (kindIs "invalid" $own)) | toJson -}}
+{{- end -}}
+
+{{- define "sfd.affinity" -}}
+{{- $affinity := (include "sfd.scheduling" (dict "root" .root "component" .component "name" "affinity") | fromJson).value -}}
+{{- $preset := .root.Values.podAntiAffinityPreset -}}
+{{- if and $preset (eq .component "worker") -}}
+{{- $term := dict "topologyKey" "kubernetes.io/hostname" "labelSelector" (dict "matchLabels" (include "sfd.selector" . | fromYaml)) -}}
+{{- $soft := dict "preferredDuringSchedulingIgnoredDuringExecution" (list (dict "weight" 100 "podAffinityTerm" $term)) -}}
+{{- $hard := dict "requiredDuringSchedulingIgnoredDuringExecution" (list $term) -}}
+{{- $affinity = merge (dict "podAntiAffinity" (ternary $soft $hard (eq $preset "soft"))) $affinity -}}
+{{- end -}}
+{{- if $affinity -}}{{- toYaml $affinity -}}{{- end -}}
+{{- end -}}
+
+{{/* Of the release and of a parent chart. */}}
+{{- define "sfd.pullSecrets" -}}
+{{- $all := list -}}
+{{- range concat (.Values.global.imagePullSecrets | default list) .Values.imagePullSecrets -}}
+{{- $all = append $all (ternary (dict "name" .) . (kindIs "string" .)) -}}
+{{- end -}}
+{{- if $all -}}{{- uniq $all | toYaml -}}{{- end -}}
+{{- end -}}
+
+{{/* How pods are replaced: as given, or by what the checkpoints allow. */}}
+{{- define "sfd.strategy" -}}
+{{- if .Values.strategy -}}
+{{- toYaml .Values.strategy -}}
+{{- else if and (include "sfd.onDisk" .) (ne .Values.persistence.accessMode "ReadWriteMany") -}}
+# The claim is for one node at a time: the old pod goes first.
+type: Recreate
+{{- else -}}
+# One by one, and never fewer: each step is one rebalance.
+type: RollingUpdate
+rollingUpdate: {maxSurge: 1, maxUnavailable: 0}
+{{- end -}}
+{{- end -}}
+
 {{- define "sfd.serviceAccount" -}}
 {{- if .Values.serviceAccount.create -}}
 {{- default (include "sfd.fullname" .) .Values.serviceAccount.name -}}
@@ -46,11 +95,20 @@ app.kubernetes.io/managed-by: {{ .root.Release.Service }}
 {{- end -}}
 {{- end -}}
 
+{{/* The first part of a repository is a host if it has a dot or a port, or is localhost. global.imageRegistry replaces it. */}}
+{{- define "sfd.repository" -}}
+{{- $repository := .Values.image.repository -}}
+{{- with .Values.global.imageRegistry -}}
+{{- $repository = printf "%s/%s" . (regexReplaceAll "^([^/]*[.:][^/]*|localhost)/" $repository "") -}}
+{{- end -}}
+{{- $repository -}}
+{{- end -}}
+
 {{- define "sfd.image" -}}
 {{- if .Values.image.digest -}}
-{{- printf "%s@%s" .Values.image.repository .Values.image.digest -}}
+{{- printf "%s@%s" (include "sfd.repository" .) .Values.image.digest -}}
 {{- else -}}
-{{- printf "%s:%s" .Values.image.repository (.Values.image.tag | default .Chart.AppVersion) -}}
+{{- printf "%s:%s" (include "sfd.repository" .) (.Values.image.tag | default .Chart.AppVersion) -}}
 {{- end -}}
 {{- end -}}
 

@@ -22,19 +22,39 @@ spec:
   {{- with .restart }}
   restartPolicy: {{ . }}
   {{- end }}
-  {{- with $root.Values.imagePullSecrets }}
+  {{- with include "sfd.pullSecrets" $root }}
   imagePullSecrets:
+    {{- . | nindent 4 }}
+  {{- end }}
+  {{- with (include "sfd.scheduling" (dict "root" $root "component" .component "name" "priorityClassName") | fromJson).value }}
+  priorityClassName: {{ . }}
+  {{- end }}
+  {{- with $root.Values.hostAliases }}
+  hostAliases:
     {{- toYaml . | nindent 4 }}
   {{- end }}
-  {{- with $root.Values.priorityClassName }}
-  priorityClassName: {{ . }}
+  {{- with $root.Values.dnsPolicy }}
+  dnsPolicy: {{ . }}
+  {{- end }}
+  {{- with $root.Values.dnsConfig }}
+  dnsConfig:
+    {{- toYaml . | nindent 4 }}
   {{- end }}
   securityContext:
     {{- toYaml $root.Values.podSecurityContext | nindent 4 }}
+  {{- /* Only what runs on and on: a Job or a test pod would never end with a sidecar. */}}
+  {{- with ternary $root.Values.initContainers list .serves }}
+  initContainers:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
   containers:
     - name: {{ .component }}
       image: {{ include "sfd.image" $root | quote }}
       imagePullPolicy: {{ $root.Values.image.pullPolicy }}
+      {{- with $root.Values.command }}
+      command:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
       args:
         {{- toYaml .args | nindent 8 }}
       env:
@@ -74,6 +94,10 @@ spec:
       startupProbe:
         httpGet: {path: /healthz, port: http}
         {{- toYaml $root.Values.probes.startup | nindent 8 }}
+      {{- with $root.Values.lifecycle }}
+      lifecycle:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
       {{- end }}
       resources:
         {{- toYaml .resources | nindent 8 }}
@@ -92,6 +116,9 @@ spec:
         {{- with $root.Values.extraVolumeMounts }}
         {{- toYaml . | nindent 8 }}
         {{- end }}
+    {{- with ternary $root.Values.sidecars list .serves }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
   volumes:
     - name: settings
       configMap:
@@ -106,17 +133,17 @@ spec:
     {{- with $root.Values.extraVolumes }}
     {{- toYaml . | nindent 4 }}
     {{- end }}
-  {{- with $root.Values.nodeSelector }}
+  {{- with (include "sfd.scheduling" (dict "root" $root "component" .component "name" "nodeSelector") | fromJson).value }}
   nodeSelector:
     {{- toYaml . | nindent 4 }}
   {{- end }}
-  {{- with $root.Values.tolerations }}
+  {{- with (include "sfd.scheduling" (dict "root" $root "component" .component "name" "tolerations") | fromJson).value }}
   tolerations:
     {{- toYaml . | nindent 4 }}
   {{- end }}
-  {{- with $root.Values.affinity }}
+  {{- with include "sfd.affinity" . }}
   affinity:
-    {{- toYaml . | nindent 4 }}
+    {{- . | nindent 4 }}
   {{- end }}
   {{- if and (eq .component "worker") $root.Values.topologySpread.enabled }}
   topologySpreadConstraints:

@@ -1,0 +1,64 @@
+"""What a release is made of: one version everywhere, and notes from CHANGELOG.md.
+
+python -m tests.deploy.release check v0.2.0     (make release-check TAG=v0.2.0)
+python -m tests.deploy.release notes            (make release-notes)
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import yaml
+
+from sfd_stream import __version__
+
+ROOT = Path(__file__).parents[2]
+SECTION = re.compile(r"^## \[(?P<version>[^\]]+)\](?: - (?P<date>.+))?$", re.MULTILINE)
+DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
+
+
+def sections(changelog: str) -> dict[str, tuple[str | None, str]]:
+    """By version, its date and its text."""
+    found = list(SECTION.finditer(changelog))
+    ends = [section.start() for section in found[1:]] + [len(changelog)]
+    return {
+        section["version"]: (section["date"], changelog[section.end() : end].strip())
+        for section, end in zip(found, ends, strict=True)
+    }
+
+
+def notes(changelog: str, version: str) -> str:
+    """What the changelog says of a version. The heading is left out: a release has a title of its own."""
+    _, text = sections(changelog)[version]
+    return text + "\n"
+
+
+def problems(tag: str, root: Path = ROOT) -> Iterator[str]:
+    """Why this tag cannot be released."""
+    if tag != f"v{__version__}":
+        yield f"the tag is {tag or 'missing'}, and sfd_stream.__version__ is {__version__}"
+    date, text = sections((root / "CHANGELOG.md").read_text()).get(__version__, (None, ""))
+    if not DATE.fullmatch(date or "") or not text:
+        yield f"CHANGELOG.md has no dated section with text for {__version__}"
+    chart = yaml.safe_load((root / "helm" / "sfd-stream" / "Chart.yaml").read_text())
+    if chart["appVersion"] != __version__:
+        yield f"Chart.yaml has appVersion {chart['appVersion']}: run make chart"
+    citation = yaml.safe_load((root / "CITATION.cff").read_text())
+    if (citation["version"], str(citation["date-released"])) != (__version__, date):
+        yield f"CITATION.cff has version {citation['version']} of {citation['date-released']}"
+
+
+def main(arguments: list[str]) -> int:
+    if arguments == ["notes"]:
+        sys.stdout.write(notes((ROOT / "CHANGELOG.md").read_text(), __version__))
+        return 0
+    found = list(problems(arguments[1] if len(arguments) > 1 else ""))
+    sys.stdout.write("".join(f"release: {problem}\n" for problem in found) or f"release: {__version__} is consistent\n")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
