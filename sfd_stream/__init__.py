@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from sfd_stream.sketch.sketch import PCA, Interval, Sketch
     from sfd_stream.sketch.synthetic import paper_synthetic
     from sfd_stream.wire.columns import FixedColumns, GrowingColumns, HashedColumns
+    from sfd_stream.wire.features import FeatureMap
     from sfd_stream.wire.rows import decode, encode_row, encode_rows
 
 __version__ = "0.1.0"
@@ -47,6 +48,7 @@ _HOMES = {
     "BrokerUnavailableError": "errors",
     "ChecksumError": "errors",
     "Drift": "sketch.drift",
+    "FeatureMap": "wire.features",
     "FencedError": "errors",
     "FixedColumns": "wire.columns",
     "FormatError": "errors",
@@ -88,6 +90,7 @@ __all__ = [
     "BrokerUnavailableError",
     "ChecksumError",
     "Drift",
+    "FeatureMap",
     "FencedError",
     "FixedColumns",
     "FormatError",

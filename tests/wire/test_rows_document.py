@@ -20,6 +20,9 @@ PAGE = (Path(__file__).parents[2] / "docs" / "formats.md").read_text(encoding="u
 EXAMPLES = re.findall(r"^```rows\n(.*?)^```$", PAGE, flags=re.DOTALL | re.MULTILINE)
 FEATURES = re.findall(r"^\| (`.*?`) \| (\d+) \| (-?\d+) \| (\d+) \| ([+-]) \|$", PAGE, flags=re.MULTILINE)
 
+OF_RECORDS = {Reason.BAD_PATH, Reason.BAD_FIELD, Reason.UNKNOWN_SCHEMA, Reason.BAD_SCHEMA}
+"""Reasons that rows of msgpack cannot have."""
+
 
 def _parsed(example: str) -> tuple[bytes, Columns, str]:
     comment = " ".join(line for line in example.splitlines() if line.startswith("#"))
@@ -47,7 +50,7 @@ def test_each_example_decodes_as_the_page_says(example: str, crowd: int) -> None
 
 
 def test_the_page_has_an_example_of_every_reason() -> None:
-    assert {_parsed(example)[2] for example in EXAMPLES} >= set(Reason)
+    assert {_parsed(example)[2] for example in EXAMPLES} >= set(Reason) - OF_RECORDS
     assert len(EXAMPLES) > 30
 
 
