@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from sfd_stream.cli.formats import decoder_of
 from sfd_stream.cli.logins import hooks_for
 from sfd_stream.cli.watching import watch_of
 from sfd_stream.config.model import Settings
@@ -70,7 +71,8 @@ def columns_of(settings: Settings) -> Columns:
             return GrowingColumns(min(d or GROWING_START, given.d_max), given.d_max)
         case "hashed":
             assert d is not None, "checked with the settings"
-            return HashedColumns(d, given.hash_seed, given.names_max, given.keep_names)
+            mapping = None if given.format == "msgpack" else replace(given.features, path=given.path)
+            return HashedColumns(d, given.hash_seed, given.names_max, given.keep_names, mapping=mapping)
         case _:
             assert d is not None, "checked with the settings"
             return FixedColumns(d)
@@ -153,6 +155,7 @@ def worker_of(
         _courier_for(settings, publishing, reach),
         prepare=lambda timeout_s: make_output_topic(settings, timeout_s),
         output_epochs=OutputEpochs(lambda: output_epochs(settings), time.monotonic, get_logger()),
+        decoder=decoder_of(settings, get_logger()),
     )
     hooks = replace(hooks_of(settings), on_statistics=watch.statistics)
     return worker, Source(settings.kafka, settings.input.topic, worker.tenures, hooks=hooks)

@@ -88,6 +88,7 @@ class Around(NamedTuple):
     sketch_idle: bool
     broker_away_s: float | None
     memory_reserved_bytes: int
+    registry_outage: str | None = None
 
 
 def with_facts(base: PartitionStatus, facts: Facts) -> PartitionStatus:
@@ -138,6 +139,8 @@ def in_words(parts: Sequence[PartitionStatus], around: Around, pace: float, ever
         return f"waiting for the broker: no answer for {around.broker_away_s:.0f} s"
     if not around.joined:
         return "joining the group"
+    if around.registry_outage is not None:
+        return f"waiting for the schema registry: {around.registry_outage}"
     return _trouble(parts) or _late(parts, every_s) or _work(parts, pace)
 
 

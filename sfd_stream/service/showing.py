@@ -49,6 +49,8 @@ class Shown(Protocol):
     @property
     def stopping(self) -> bool: ...
     @property
+    def registry_outage(self) -> str | None: ...
+    @property
     def tenures(self) -> Tenures: ...
     @property
     def sketching(self) -> Sketching: ...
@@ -81,6 +83,7 @@ class Showing:
             sketch_idle=worker.sketching.idle,
             broker_away_s=worker.source.away_s,
             memory_reserved_bytes=_reserved(worker.plan, tenures),
+            registry_outage=worker.registry_outage,
         )
         read = worker.source.positions.keys()
         seen = [self._seen(tenure, worker.source, read) for tenure in tenures]
@@ -164,7 +167,7 @@ def state_of(tenure: Tenure) -> str:
         return "finished"
     if tenure.state is None:
         return "claiming" if tenure.job is not None else "waiting"
-    return "paused" if tenure.held_back else "reading"
+    return "paused" if tenure.held_back or tenure.schemas_awaited else "reading"
 
 
 def _reserved(plan: Plan, tenures: Iterable[Tenure]) -> int:

@@ -107,7 +107,9 @@ class Sketching:
             self._applying.popleft()
         if self._stalled:
             self._stalled = False
-            ready = [t.partition for t in self._host.tenures.all() if not (t.held_back or t.finished)]
+            ready = [
+                t.partition for t in self._host.tenures.all() if not (t.held_back or t.schemas_awaited or t.finished)
+            ]
             self._host.source.resume(ready)
 
     def welcome(self, partition: int) -> None:
@@ -125,8 +127,14 @@ class Sketching:
             self._host.source.pause([tenure.partition])
         else:
             tenure.log.info("resumed: the checkpoint store has caught up")
-            if not self._stalled:
+            if not self._stalled and not tenure.schemas_awaited:
                 self._host.source.resume([tenure.partition])
+
+    def await_schemas(self, tenure: Tenure, schema_ids: frozenset[int]) -> None:
+        """The partition, which is paused, is read on when these are known: call it again with none of them."""
+        tenure.schemas_awaited = schema_ids
+        if not schema_ids and not self._stalled and not tenure.held_back:
+            self._host.source.resume([tenure.partition])
 
     def close(self) -> None:
         """Returns when the running batch is applied; what waits is dropped."""

@@ -84,6 +84,8 @@ class Tenure:
     republished_at: float = 0.0
     """When the last snapshot was begun or published again."""
     held_back: bool = False
+    schemas_awaited: frozenset[int] = frozenset()
+    """Ids that a schema registry must answer before the partition is read on."""
     finished: bool = False
     told_to_wait: bool = False
     settled: bool = False

@@ -37,6 +37,7 @@ from sfd_stream.service.tenure import JobKind, Log, Plan, Progress, Tenure
 from sfd_stream.service.watch import Watch
 from sfd_stream.state.manifest import Manifest
 from sfd_stream.state.partition import Frozen, PartitionState, Shape
+from sfd_stream.wire.formats.records import Decoder
 
 T = TypeVar("T")
 
@@ -68,6 +69,7 @@ class Worker:
         courier_for: Callable[[Worker], Courier] | None = None,
         prepare: Callable[[float], None] = lambda _: None,
         output_epochs: OutputEpochs | None = None,
+        decoder: Decoder | None = None,
     ) -> None:
         self.plan = plan
         self.around = around
@@ -82,7 +84,7 @@ class Worker:
         self.committing = Committing(self, self._beside)
         self.delivery = Delivery(self, sink, publishing, courier_for(self) if courier_for is not None else None)
         self._outcomes = Outcomes(self)
-        self._intake = Intake(plan.topic, plan.limits, gauge, around.wall_clock, watch)
+        self._intake = Intake(plan.topic, plan.limits, gauge, around.wall_clock, watch, decoder)
         self._sink = sink
         self._letters_for = letters_for
         self._prepare = prepare
@@ -118,6 +120,7 @@ class Worker:
         self.watch.polled()
         self.serve()
         self._outcomes.settle()
+        self._resume_with_schemas()
         self._begin_due()
         self.sketching.keep_pace()
         away_s = self.source.away_s
@@ -130,12 +133,27 @@ class Worker:
         tenure = self.tenures.get(batch.partition)
         if tenure is None or tenure.state is None or tenure.columns is None:
             return  # given up while this batch was on its way, or read beyond the end
+        if missing := self._intake.missing_schemas(batch):
+            self.source.put_back(batch)
+            self.sketching.await_schemas(tenure, missing)
+            return
         taken = self._intake.take(batch, tenure.columns)
         if taken.decoded.growth:
             self._refuse_too_wide(tenure, taken.decoded.columns.d)
         tenure.take(taken.decoded, batch.next_offset, self.around.clock())
         self.progress.take(len(batch), taken.decoded)
         self.sketching.apply(tenure, taken.decoded, batch.next_offset, batch.leader_epoch, taken.tombstones)
+
+    def _resume_with_schemas(self) -> None:
+        """Partitions whose schemas have come are read on."""
+        for tenure in self.tenures.all():
+            if tenure.schemas_awaited and not self._intake.decoder.is_missing(tenure.schemas_awaited):
+                self.sketching.await_schemas(tenure, frozenset())
+
+    @property
+    def registry_outage(self) -> str | None:
+        """Why the schema registry does not answer; None while it does."""
+        return self._intake.decoder.outage
 
     def _refuse_too_wide(self, tenure: Tenure, d: int) -> None:
         """Before anything is allocated for columns that the memory has no room for."""
