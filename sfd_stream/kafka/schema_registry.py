@@ -53,7 +53,7 @@ class RegisteredSchema:
 
 
 class SchemaRegistry:
-    """`client` has the methods of confluent-kafka's SchemaRegistryClient. `text_format` is asked of the registry."""
+    """`client` is confluent-kafka's SchemaRegistryClient. `text_format` is the form in which schemas are asked for."""
 
     def __init__(
         self,
@@ -103,14 +103,25 @@ class SchemaRegistry:
         return None if since is None else f"{self._failure}, for {self._clock() - since:.0f} s"
 
     def close(self) -> None:
-        """The thread ends after the request that it may be in; it keeps no process alive."""
+        """The thread ends after the request that it may be in, with its connections; it keeps no process alive."""
         with self._change:
             self._closed = True
             self._change.notify()
+        if self._thread is None:
+            self._disconnect()
+
+    def _disconnect(self) -> None:
+        self._client.__exit__(None, None, None)
 
     # The thread
 
     def _run(self) -> None:
+        try:
+            self._serve()
+        finally:
+            self._disconnect()
+
+    def _serve(self) -> None:
         pause_s, logged_s = BACKOFF_S[0], float("-inf")
         while (schema_id := self._next_wanted()) is not None:
             try:

@@ -299,6 +299,7 @@ class Worker:
             self.tenures.drop_where(lambda _: True)
             self._desk.close()
             self.delivery.close()
+            self._intake.decoder.close()
             if self._sink is not None:
                 self._sink.close(FLUSH_S)  # what no checkpoint waited for is met again
             self.sketching.close()

@@ -12,9 +12,14 @@ import tarfile
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 from tests.parts.cache import cache_folder, filled_once
+from tests.parts.kafka import free_ports
+from tests.parts.kafka_fixtures import or_without
 from tests.parts.kafka_home import NoKafkaError, java_version, say
 
 VERSION = "2.6.13.Final"
@@ -75,3 +80,19 @@ class Registry:
                 return bool(answer.status == 200)
         except (urllib.error.URLError, OSError):
             return False
+
+
+@pytest.fixture(scope="session")
+def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
+    """A real schema registry for the tests of one process."""
+    found = Registry(free_ports(1)[0], tmp_path_factory.mktemp("registry") / "registry.log")
+    or_without(found.start)
+    yield found
+    found.kill()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """One registry, so that they run in one process."""
+    for item in items:
+        if "registry" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("registry"))

@@ -43,6 +43,9 @@ class Schemas(Protocol):
     def outage(self) -> str | None:
         """Why the registry does not answer; None while it does."""
 
+    def close(self) -> None:
+        """Ends look-ups."""
+
 
 class FramedReader:
     """Reads messages of one format by the schema that each names."""
@@ -52,6 +55,7 @@ class FramedReader:
         self._kind = kind
         self._compiled = compiled
         self._readers: dict[int, Callable[[bytes], Any]] = {}
+        self.close = schemas.close
 
     def missing(self, values: Sequence[bytes]) -> frozenset[int]:
         named = {value[1:HEADER_BYTES] for value in values if len(value) >= HEADER_BYTES and value[0] == 0}

@@ -42,6 +42,9 @@ class Decoder(Protocol):
     def outage(self) -> str | None:
         """Why a schema registry does not answer; None while it does."""
 
+    def close(self) -> None:
+        """Ends look-ups."""
+
 
 class Reader(Protocol):
     """One message to plain values. Raises RowDecodeError for a bad one, and nothing else."""
@@ -51,6 +54,7 @@ class Reader(Protocol):
     def is_missing(self, schema_ids: frozenset[int]) -> bool: ...
     @property
     def outage(self) -> str | None: ...
+    def close(self) -> None: ...
 
 
 class PlainReader:
@@ -67,6 +71,9 @@ class PlainReader:
     def is_missing(self, schema_ids: frozenset[int]) -> bool:  # noqa: ARG002 - as above
         return False
 
+    def close(self) -> None:
+        """There is nothing to end."""
+
 
 class MsgpackDecoder:
     """Rows as msgpack, which need neither a mapping nor a schema."""
@@ -82,6 +89,9 @@ class MsgpackDecoder:
     def is_missing(self, schema_ids: frozenset[int]) -> bool:  # noqa: ARG002 - as above
         return False
 
+    def close(self) -> None:
+        """There is nothing to end."""
+
 
 class RecordDecoder:
     """Records by a reader, for hashed columns that have a mapping."""
@@ -90,6 +100,7 @@ class RecordDecoder:
         self._reader = reader
         self.missing = reader.missing
         self.is_missing = reader.is_missing
+        self.close = reader.close
 
     @property
     def outage(self) -> str | None:
