@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,9 +18,7 @@ from tests.parts.proxy import LossyProxy
 from tests.parts.registry import Registry
 from tests.parts.slow import smoke_first
 from tests.service.conftest import MakeRun
-from tests.service.killable import POINTS
 from tests.service.runs import assert_same
-from tests.service.test_kills import kill_all, order
 from tests.wire.formats.events import (
     AVRO_SCHEMA,
     EVENT_INDEXES,
@@ -37,7 +36,7 @@ from tests.wire.formats.events import (
 
 SKETCH = {"d": 1024, "ell": 10, "buffer_max_bytes": 200_000}
 JSON_SCHEMA = json.dumps({"$schema": "http://json-schema.org/draft-07/schema#", "title": "Event", "type": "object"})
-PARTITIONS = 4
+KILLED_AT = ("after-manifest", "after-claim", "before-CreateIfAbsent", "before-Put", "before-commit", "after-commit")
 Changes = dict[str, dict[str, Any]]
 
 
@@ -153,31 +152,24 @@ def test_an_unknown_schema_is_a_bad_message_and_the_others_count(
     assert worker.watch._letters == {"unknown_schema": 1}
 
 
-@dataclass(frozen=True)
-class EventRows:
-    """Events as the rows of a topic's partitions, for the tests that kill workers."""
-
-    values: list[bytes]
-    matrices: tuple[Any, ...] = (None,) * PARTITIONS
-
-    def messages(self, partition: int) -> list[bytes]:
-        return self.values[partition::PARTITIONS]
-
-
 @pytest.mark.parametrize("name", ["json", "avro-registry", "protobuf-registry"])
-@pytest.mark.parametrize("deaths", smoke_first([4, len(POINTS)]))
+@pytest.mark.parametrize("points", smoke_first([KILLED_AT[:3], KILLED_AT * 3]), ids=len)
 def test_killed_at_any_point_each_record_counts_once(
-    kafka: Broker, registry: Registry, make_run: MakeRun, tmp_path: Path, name: str, deaths: int
+    kafka: Broker, registry: Registry, make_run: MakeRun, tmp_path: Path, name: str, points: tuple[str, ...]
 ) -> None:
+    """One worker after the other dies at a point of the protocol; records keep coming."""
     way = ways(registry.url, tmp_path)[name]
-    topic, count = kafka.create_topic(partitions=PARTITIONS), 4_000 * PARTITIONS
-    snapshots = {"topic": kafka.create_topic(config={"cleanup.policy": "compact"}), "every_s": 0.2}
-    rows = EventRows([way.write(event) for event in events(count)])
-    run = make_run(kafka, topic, changes=way.changes | {"snapshot": snapshots})
-    kill_all(run, rows, order(seed=1)[:deaths], seed=1)  # type: ignore[arg-type]  # the part of Rows that is used
+    topic = kafka.create_topic()
+    messages = [way.write(event) for event in events(800 * (len(points) + 1))]
+    run = make_run(kafka, topic, changes=way.changes)
+    for number, point in enumerate(points):
+        kafka.produce(topic, messages[800 * number : 800 * (number + 1)])
+        worker = run.start(die_at=point)
+        assert worker.wait() == -signal.SIGKILL, worker.log()
+    kafka.produce(topic, messages[800 * len(points) :])
+    run.to_the_end()
     undisturbed = make_run(kafka, topic, changes=way.changes)
     undisturbed.to_the_end()
-    for partition in range(PARTITIONS):
-        state = run.state(partition)
-        assert state.rows == count // PARTITIONS
-        assert_same(state, undisturbed.state(partition))
+    state = run.state(0)
+    assert (state.rows, state.bad) == (len(messages), 0)
+    assert_same(state, undisturbed.state(0))
