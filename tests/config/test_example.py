@@ -49,7 +49,15 @@ def test_no_file_holds_a_secret(file: Path) -> None:
 
 
 def test_the_files_that_are_promised_are_there() -> None:
-    promised = {"example.yaml", "local.yaml", "production-s3.yaml", "sasl-ssl.yaml", "gcs.yaml"}
+    promised = {
+        "example.yaml",
+        "local.yaml",
+        "production-s3.yaml",
+        "sasl-ssl.yaml",
+        "gcs.yaml",
+        "json-events.yaml",
+        "avro-registry.yaml",
+    }
     assert promised <= {file.name for file in FOLDER.glob("*.yaml")}
 
 

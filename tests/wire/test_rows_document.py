@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import ast
 import doctest
+import json
 import re
 from pathlib import Path
 
 import pytest
 
+from sfd_stream import FeatureMap
 from sfd_stream.cli.wiring import plan_of
 from sfd_stream.config import load
 from sfd_stream.wire import row_encode
+from sfd_stream.wire.formats.from_json import read_json
+from sfd_stream.wire.formats.records import PlainReader, RecordDecoder
 from sfd_stream.wire.hashing import signed_columns
 from sfd_stream.wire.rows import Columns, FixedColumns, HashedColumns, Reason, RowLimits, decode
 from tests.docs.paste import limits_table
@@ -20,8 +24,9 @@ PAGE = (Path(__file__).parents[2] / "docs" / "formats.md").read_text(encoding="u
 EXAMPLES = re.findall(r"^```rows\n(.*?)^```$", PAGE, flags=re.DOTALL | re.MULTILINE)
 FEATURES = re.findall(r"^\| (`.*?`) \| (\d+) \| (-?\d+) \| (\d+) \| ([+-]) \|$", PAGE, flags=re.MULTILINE)
 
-OF_RECORDS = {Reason.BAD_PATH, Reason.BAD_FIELD, Reason.UNKNOWN_SCHEMA, Reason.BAD_SCHEMA}
-"""Reasons that rows of msgpack cannot have."""
+RECORDS = re.findall(r"^```records\n(.*?)^```$", PAGE, flags=re.DOTALL | re.MULTILINE)
+OF_REGISTRIES = {Reason.UNKNOWN_SCHEMA, Reason.BAD_SCHEMA}
+"""Reasons that need a registry: tests/wire/formats has them."""
 
 
 def _parsed(example: str) -> tuple[bytes, Columns, str]:
@@ -49,8 +54,29 @@ def test_each_example_decodes_as_the_page_says(example: str, crowd: int) -> None
     assert not batch.bad
 
 
+def _named(text: str) -> list[tuple[str, float]]:
+    return [(name, float(value)) for name, value in re.findall(r"(\S.*?): (\S+?)(?:, |$)", text)]
+
+
+@pytest.mark.parametrize("example", RECORDS)
+def test_each_record_has_the_features_that_the_page_says(example: str) -> None:
+    said = dict(re.findall(r"^# (input\.\w+) (.*)$", example, flags=re.MULTILINE))
+    body, expected = re.sub(r"^#.*$", "", example, flags=re.MULTILINE).split("\n-> ")
+    settings = json.loads(said.get("input.features", "{}"))
+    mapping = FeatureMap.from_settings(settings, path=said.get("input.path"))
+    columns = HashedColumns(2**20, mapping=mapping)
+    batch = RecordDecoder(PlainReader(read_json)).decode([body.strip().encode()], columns, RowLimits())
+    if expected.strip() in set(Reason):
+        assert [error.reason for _, error in batch.bad] == [expected.strip()]
+    else:
+        assert not batch.bad
+        assert mapping.features_of(mapping.records_of(read_json(body.encode()))[0]) == _named(expected.strip())
+
+
 def test_the_page_has_an_example_of_every_reason() -> None:
-    assert {_parsed(example)[2] for example in EXAMPLES} >= set(Reason) - OF_RECORDS
+    records = {example.rpartition("-> ")[2].strip() for example in RECORDS}
+    assert {_parsed(example)[2] for example in EXAMPLES} | records >= set(Reason) - OF_REGISTRIES
+    assert len(RECORDS) > 9
     assert len(EXAMPLES) > 30
 
 
