@@ -63,7 +63,7 @@ class Flattener:
 
     def _add_value(self, path: str, rule: Rule, value: Any, depth: int) -> None:
         value = _plain(value)
-        if isinstance(value, Mapping):
+        if isinstance(value, dict | Mapping):
             if rule.options.indices is not None:
                 self._add_sparse(path, rule, value)
             else:
@@ -97,13 +97,13 @@ class Flattener:
             item = _plain(raw)
             if item is None or isinstance(item, bytes):
                 continue
-            if isinstance(item, Mapping) and options.kind == "each":
+            if options.kind == "each" and isinstance(item, Mapping):
                 self._add_fields(f"{path}.", item, depth + 1)
             elif not rule.wanted:
                 continue
             elif isinstance(item, str) and options.kind != "vector":
                 self._add_text(path, options, item)
-            elif isinstance(item, Mapping | list | str):
+            elif not isinstance(item, int | float):
                 raise _refused(path, item)
             elif options.kind == "vector":
                 self._put(f"{path}[{place}]", options.transformed(_real(item)))
@@ -139,7 +139,7 @@ class Flattener:
 
 def _plain(value: Any) -> Any:
     """None, bool, int, float, str, bytes, a list or a mapping; RowDecodeError for anything else."""
-    if value is None or isinstance(value, _PLAIN):
+    if type(value) in _EXACT or isinstance(value, _PLAIN):  # the exact types first: asking an ABC takes long
         return value
     for kinds, convert in _CONVERSIONS:
         if isinstance(value, kinds):
@@ -158,6 +158,7 @@ def _time_text(moment: datetime) -> str:
     return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
+_EXACT: Final = frozenset({type(None), bool, int, float, str, bytes, list, dict})
 _PLAIN: Final = (bool, int, float, str, bytes, list, Mapping)
 _CONVERSIONS: Final[tuple[tuple[Any, Any], ...]] = (
     ((tuple, set, frozenset), lambda items: list(items) if isinstance(items, tuple) else sorted(items, key=str)),

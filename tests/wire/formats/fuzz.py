@@ -1,4 +1,4 @@
-"""Long fuzzing of the decoders of records: python -m tests.wire.formats.fuzz [MESSAGES [FORMAT...]]
+"""Long fuzzing of the decoders of records: python -m tests.wire.formats.fuzz [MESSAGES [FIRST_SEED [FORMAT...]]]
 
 Prints for each format how many mutated messages were decoded, how many of them were bad, and by how much the memory of
 the process grew. Half as many good messages stand between them, and must not change.
@@ -17,12 +17,14 @@ BATCH = 1_000
 
 def main() -> None:
     wanted = int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000
-    for way in sys.argv[2:] or [way for way in WAYS if way != "msgpack"]:
+    first = int(sys.argv[2]) if len(sys.argv) > 2 else 0
+    for way in sys.argv[3:] or [way for way in WAYS if way != "msgpack"]:
         started, before, bad = time.monotonic(), _resident(), 0
         for seed in range(-(-wanted // (BATCH // 2))):
-            bad += fuzz_batch(way, seed, BATCH)
+            bad += fuzz_batch(way, first + seed, BATCH)
         grown, seconds = _resident() - before, time.monotonic() - started
-        print(f"{way}: {wanted:,} mutated, {bad:,} bad, memory +{grown / 1024:.0f} MiB, {seconds:.0f} s", flush=True)  # noqa: T201
+        done = f"{way}: {wanted:,} mutated (seeds from {first}), {bad:,} bad, memory +{grown / 1024:.0f} MiB"
+        print(f"{done}, {seconds:.0f} s", flush=True)  # noqa: T201
 
 
 def _resident() -> int:
