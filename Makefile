@@ -103,7 +103,7 @@ NO_BROKER += -W ignore::DeprecationWarning
 lowest: $(STAMP)
 	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(LOWEST)
 	@sed -n '/^# == build:/,$$p' requirements.lock > $(VENV)/rest.lock
-	@$(BIN)/uv pip install --quiet --python $(LOWEST)/bin/python --resolution lowest-direct -r pyproject.toml --extra plot
+	@$(BIN)/uv pip install --quiet --python $(LOWEST)/bin/python --resolution lowest-direct -r pyproject.toml --extra plot --extra avro --extra protobuf
 	@$(BIN)/uv pip freeze --quiet --python $(LOWEST)/bin/python > $(VENV)/lowest.txt
 	@$(BIN)/uv pip install --quiet --python $(LOWEST)/bin/python --no-deps -r $(VENV)/rest.lock
 	@$(BIN)/uv pip install --quiet --python $(LOWEST)/bin/python --no-deps -r $(VENV)/lowest.txt
@@ -190,10 +190,10 @@ lock: $(STAMP) ## pin what pyproject.toml names: names, versions and hashes, no 
 	@rm -rf $(LOCK_TMP) && mkdir -p $(LOCK_TMP)
 	@$(if $(UPGRADE),,cp requirements.lock $(LOCK_TMP)/all)
 	$(PIN) --all-extras --group dev pyproject.toml -o $(LOCK_TMP)/all
-	$(PIN) --constraint $(LOCK_TMP)/all pyproject.toml -o $(LOCK_TMP)/run
+	$(PIN) --constraint $(LOCK_TMP)/all --extra avro --extra protobuf pyproject.toml -o $(LOCK_TMP)/run
 	$(PIN) --constraint $(LOCK_TMP)/all --group build -o $(LOCK_TMP)/build
 	@$(BLOCKS) want=0 $(LOCK_TMP)/run $(LOCK_TMP)/all > $(LOCK_TMP)/not-run
-	@{ echo "# == run: what the program needs; the image installs this part alone"; \
+	@{ echo "# == run: what the program needs, all formats included; the image installs this part alone"; \
 		sed "/^    #   -c /d" $(LOCK_TMP)/run; \
 		echo "# == build: what makes the wheel"; \
 		$(BLOCKS) want=1 $(LOCK_TMP)/build $(LOCK_TMP)/not-run; \

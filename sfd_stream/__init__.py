@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from sfd_stream.sketch.sketch import PCA, Sketch
     from sfd_stream.sketch.synthetic import paper_synthetic
     from sfd_stream.wire.columns import FixedColumns, GrowingColumns, HashedColumns
+    from sfd_stream.wire.features import FeatureMap
     from sfd_stream.wire.rows import decode, encode_row, encode_rows
 
 __version__ = "0.2.0"
@@ -54,6 +55,7 @@ _HOMES = {
     "ChecksumError": "errors",
     "Drift": "sketch.drift",
     "Explanation": "sketch.causes",
+    "FeatureMap": "wire.features",
     "FencedError": "errors",
     "FixedColumns": "wire.columns",
     "FormatError": "errors",
@@ -103,6 +105,7 @@ __all__ = [
     "ChecksumError",
     "Drift",
     "Explanation",
+    "FeatureMap",
     "FencedError",
     "FixedColumns",
     "FormatError",

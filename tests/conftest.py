@@ -6,7 +6,13 @@ import signal
 
 import pytest
 
-pytest_plugins = ["tests.parts.kafka_fixtures", "tests.parts.seaweed", "tests.parts.skips", "tests.parts.tools"]
+pytest_plugins = [
+    "tests.parts.kafka_fixtures",
+    "tests.parts.registry",
+    "tests.parts.seaweed",
+    "tests.parts.skips",
+    "tests.parts.tools",
+]
 
 
 def pytest_configure() -> None:

@@ -14,6 +14,7 @@ from sfd_stream.cli import (
     demo,
     doctor,
     export,
+    features,
     health,
     merge,
     metrics,
@@ -123,6 +124,7 @@ def _register(app: typer.Typer) -> None:
     app.add_typer(checkpoint.app(), name="checkpoint", rich_help_panel=STREAM)
     app.add_typer(config.app(), name="config", rich_help_panel=SETTINGS)
     app.command("doctor", rich_help_panel=TOOLS)(doctor.doctor)
+    app.command("features", rich_help_panel=TOOLS)(features.features)
     app.command("size", rich_help_panel=TOOLS)(size.size)
     app.command("bench", rich_help_panel=TOOLS)(bench.bench)
     app.command("metrics", rich_help_panel=SETTINGS)(metrics.metrics)

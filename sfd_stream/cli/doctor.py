@@ -62,6 +62,7 @@ def _patient(settings: "Settings") -> "Patient":
     import time
     from dataclasses import replace
 
+    from sfd_stream.cli.features import preview_of
     from sfd_stream.cli.wiring import hooks_of, shape_of, store_of
     from sfd_stream.service.doctor import Patient
     from sfd_stream.service.quota import own_quota
@@ -71,7 +72,9 @@ def _patient(settings: "Settings") -> "Patient":
     silent.addHandler(logging.NullHandler())
     silent.propagate = False
     hooks = replace(hooks_of(settings), logger=silent)
-    return Patient(settings, hooks, store_of(settings), shape_of(settings, 0), own_quota(), time.time)
+    patient = Patient(settings, hooks, store_of(settings), shape_of(settings, 0), own_quota(), time.time)
+    patient.preview = lambda: preview_of(settings)
+    return patient
 
 
 def _show(found: "Examined") -> None:

@@ -20,6 +20,7 @@ from sfd_stream.errors import SettingsError
 if TYPE_CHECKING:
     from sfd_stream.config import Some
     from sfd_stream.service.filler import RowMessage
+    from sfd_stream.wire.features import FeatureMap
 
 _QUEUE_KBYTES = 65_536
 _PLAIN_EVERY_S = 5.0
@@ -42,6 +43,7 @@ class Kind(StrEnum):
     SVMLIGHT = "svmlight"
     CSV = "csv"
     TEXT = "text"
+    JSONL = "jsonl"
 
 
 def produce(
@@ -50,7 +52,8 @@ def produce(
         typer.Argument(
             metavar="FILE",
             help="Rows: .npz (scipy CSR), .mtx (MatrixMarket), .svm (svmlight, indices from 1), .csv"
-            " (row,column,value) or .txt (a line a row, its words as features for hashed columns).",
+            " (row,column,value), .txt (a line a row, its words as features for hashed columns) or .jsonl (a JSON"
+            " record a line, sent as it is, for input.format json).",
         ),
     ] = None,
     *,
@@ -85,7 +88,11 @@ def produce(
 
     Example: [bold]sfd-stream produce --synthetic 10000,1000,100 --topic rows --broker localhost:9092[/bold]
     """
-    messages, total = _messages(file, synthetic, seed, kind, form=form, rows_per_message=rows_per_message)
+
+    def mapping() -> "FeatureMap":
+        return _mapping(some_settings(config, overrides, broker))
+
+    messages, total = _messages(file, synthetic, seed, kind, mapping, form=form, rows_per_message=rows_per_message)
     some, topic = _target(config, overrides, broker, topic)
     started = time.monotonic()
     summary = _fill(some, topic, partitions, messages, total, keys=keys.value, rate=rate)
@@ -105,6 +112,7 @@ def _messages(
     synthetic: str | None,
     seed: int,
     kind: Kind | None,
+    mapping: Callable[[], "FeatureMap"],
     *,
     form: Form | None,
     rows_per_message: int,
@@ -122,10 +130,14 @@ def _messages(
         what = kind.value if kind else matrices.kind_of(file)
         if what == Kind.TEXT and form not in (None, Form.LIST):
             raise SettingsError(f"words are text, which {form.value} can't hold; leave out --format")
+        if what == Kind.JSONL and form is not None:
+            raise SettingsError("records are sent as they are; leave out --format")
         if not file.exists():
             raise SettingsError(f"there is no file {file}; give the path of one that can be read")
         if what == Kind.TEXT:
             return row_messages.bag_messages(matrices.read_bags(file)), None
+        if what == Kind.JSONL:
+            return row_messages.json_messages(matrices.read_lines(file), mapping()), None
         blocks, total = matrices.read_matrix(file, what), None
     form = form or Form.PACKED
     return row_messages.matrix_messages(blocks, form=form.value, rows_per_message=rows_per_message), total
@@ -139,6 +151,18 @@ def _shape(text: str) -> tuple[int, int, int]:
     if n < 0 or d < 1 or not 0 <= z <= d:
         raise SettingsError("--synthetic N,D,Z needs N >= 0, D >= 1 and 0 <= Z <= D")
     return n, d, z
+
+
+def _mapping(some: "Some") -> "FeatureMap":
+    """As a worker has it: from input.features and input.path, where they are given."""
+    from dataclasses import replace
+
+    from sfd_stream.config.values import parse_features
+
+    try:
+        return replace(parse_features(some.given.get("input.features")), path=some.given.get("input.path"))
+    except ValueError as error:
+        raise SettingsError(f"input.features {error}") from None
 
 
 def _target(

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from sfd_stream.cli.formats import decoder_of
 from sfd_stream.cli.logins import hooks_for
 from sfd_stream.cli.watching import watch_of
 from sfd_stream.config.model import Settings
@@ -67,7 +68,8 @@ def columns_of(settings: Settings) -> Columns:
             return GrowingColumns(min(d or GROWING_START, given.d_max), given.d_max)
         case "hashed":
             assert d is not None, "checked with the settings"
-            return HashedColumns(d, given.hash_seed, given.names_max, given.keep_names)
+            mapping = None if given.format == "msgpack" else replace(given.features, path=given.path)
+            return HashedColumns(d, given.hash_seed, given.names_max, given.keep_names, mapping=mapping)
         case _:
             assert d is not None, "checked with the settings"
             return FixedColumns(d)
@@ -129,7 +131,7 @@ def worker_of(
         source,
         sink,
         _letters_for(settings, sink),
-        Intake(settings.input, gauge, runtime.wall_clock, watch),
+        Intake(settings.input, gauge, runtime.wall_clock, watch, decoder_of(settings, log)),
         questions,
         partitions,
         _delivery_of(settings, runtime, source, questions, partitions, sink, watch),

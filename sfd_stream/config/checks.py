@@ -31,7 +31,7 @@ class Problem:
 
 def problems(settings: Settings) -> Iterator[Problem]:
     """All that is wrong between settings that are right one by one."""
-    for check in (_kafka, _login, _columns, _topics, _snapshots, _limits):
+    for check in (_kafka, _login, _format, _columns, _topics, _snapshots, _limits):
         yield from check(settings)
 
 
@@ -57,6 +57,42 @@ def _login(settings: Settings) -> Iterator[Problem]:
         yield Problem(
             ("kafka_oauth_callback", "kafka.sasl.mechanism"), "does nothing unless kafka.sasl.mechanism is OAUTHBEARER"
         )
+
+
+def _format(settings: Settings) -> Iterator[Problem]:
+    given, registry = settings.input, bool(settings.schema_registry.get("url"))
+    if given.format == "msgpack":
+        yield from _only_for_records(settings)
+        return
+    if given.columns != "hashed":
+        yield Problem(("input.columns", "input.format"), f"must be hashed where input.format is {given.format}")
+    if given.format == "json" and given.schema is not None:
+        yield Problem(("input.schema", "input.format"), "does nothing where input.format is json")
+    elif given.format != "json" and registry == (given.schema is not None):
+        needs = (
+            "is required where there is no schema_registry.url"
+            if not registry
+            else "and a schema_registry.url: give one"
+        )
+        yield Problem(("input.schema", "input.format"), needs)
+    wanted = given.format == "protobuf" and given.schema is not None
+    if wanted != (given.message is not None):
+        words = (
+            "is required: the full name of the message in input.schema"
+            if wanted
+            else ("does nothing but for protobuf with input.schema")
+        )
+        yield Problem(("input.message", "input.format"), words)
+
+
+def _only_for_records(settings: Settings) -> Iterator[Problem]:
+    given = settings.input
+    unused = {name: getattr(given, name) is not None for name in ("schema", "message", "path")}
+    for name, is_set in (unused | {"features": bool(given.features.described())}).items():
+        if is_set:
+            yield Problem((f"input.{name}", "input.format"), "does nothing where input.format is msgpack")
+    if settings.schema_registry:
+        yield Problem(("schema_registry", "input.format"), "does nothing where input.format is msgpack")
 
 
 def _columns(settings: Settings) -> Iterator[Problem]:

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 from sfd_stream.config import checks, librdkafka
 from sfd_stream.config.model import HttpSettings, Settings
 from sfd_stream.config.secrets import is_secret, mask, mask_url
-from sfd_stream.config.sources import PREFIX, TOP_LEVEL, Given, Sources
+from sfd_stream.config.sources import OPEN_SECTIONS, PREFIX, TOP_LEVEL, Given, Sources
 from sfd_stream.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 DEFAULT_ORIGIN: Final = "default"
-_OPEN: Final = (("kafka",), ("checkpoint", "options"))
 
 SECTIONS: Final[Mapping[str, type[BaseModel]]] = {
     name: field.annotation
@@ -132,7 +131,7 @@ def _raise_if_any(problems: list[str]) -> None:
 
 def _unknown(given: Given) -> str | None:
     """A line about a key that does not exist, with the nearest that does."""
-    if given.path[:1] == ("kafka",) and len(given.path) == 2 and given.path[1]:
+    if given.path[0] in OPEN_SECTIONS and len(given.path) == 2 and given.path[1]:
         return None
     if given.path[:2] == ("checkpoint", "options"):
         return (
@@ -151,8 +150,8 @@ def _unknown(given: Given) -> str | None:
 def _nearest(given: Given) -> list[str]:
     """A key that is spelled much like it in its section, or the same key of other sections."""
     section, name = given.path[0], ".".join(given.path[1:])
-    for near in difflib.get_close_matches(section, ["kafka", *SECTIONS], n=1, cutoff=0.7):
-        found = [name] if near == "kafka" else difflib.get_close_matches(name, SECTIONS[near].model_fields, n=1)
+    for near in difflib.get_close_matches(section, [*OPEN_SECTIONS, *SECTIONS], n=1, cutoff=0.7):
+        found = [name] if near in OPEN_SECTIONS else difflib.get_close_matches(name, SECTIONS[near].model_fields, n=1)
         if found:
             return [f"{near}.{found[0]}"]
     return [key for key in KEYS if key.split(".")[-1] == given.path[-1]]
@@ -204,7 +203,8 @@ def _build(good: Mapping[str, Given]) -> Settings:
                 tree.setdefault(section, {}).setdefault(name, (field.examples or [None])[0])
     parts: dict[str, Any] = {name: model.model_validate(tree.get(name, {})) for name, model in SECTIONS.items()}
     alone = {name: tree[name] for name in TOP_LEVEL if name in tree}
-    return Settings.model_construct(kafka=tree.get("kafka", {}), **alone, **parts)
+    given = {name: tree.get(name, {}) for name in OPEN_SECTIONS}
+    return Settings.model_construct(**given, **alone, **parts)
 
 
 def _tree(given: Iterable[Given]) -> dict[str, Any]:

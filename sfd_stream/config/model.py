@@ -1,12 +1,13 @@
 """The settings as one frozen tree: every key with its type, default and sentence, in the order shown.
 
-    kafka  input  sketch  checkpoint  snapshot  merge  dead_letters  http  worker  log
+    kafka  schema_registry  input  sketch  checkpoint  snapshot  merge  dead_letters  http  worker  log
 
 What one field can judge stands at the field; what takes several stands in `checks.py`. No repr, dump or error
 of these classes shows a secret.
 """
 
 # Annotations are evaluated: pydantic reads them.
+import warnings
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
@@ -24,10 +25,23 @@ from pydantic_core.core_schema import ValidationInfo
 
 from sfd_stream.config import checks
 from sfd_stream.config.secrets import mask, secret_values
-from sfd_stream.config.values import OpenMapping, Scalar, Seconds, SizeBytes, StoreUrl, StoreUrls, Topic, Topics
+from sfd_stream.config.values import (
+    FeatureSettings,
+    OpenMapping,
+    Scalar,
+    Seconds,
+    SizeBytes,
+    StoreUrl,
+    StoreUrls,
+    Topic,
+    Topics,
+)
 
 # Column indices are 32-bit integers in memory.
 _D_LIMIT = 2**31 - 1
+
+# `input.schema` hides a method of pydantic's that is deprecated and that nobody calls.
+warnings.filterwarnings("ignore", message='Field name "schema" in "InputSettings" shadows', category=UserWarning)
 
 Count = Annotated[int, Field(ge=1)]
 Columns = Annotated[int, Field(ge=1, le=_D_LIMIT)]
@@ -64,6 +78,31 @@ class InputSettings(Section):
         description="How columns are numbered: fixed (sketch.d of them; another index is a bad row), growing"
         " (as many as the largest index seen, up to input.d_max) or hashed (features by name, hashed to"
         " sketch.d columns).",
+    )
+    format: Literal["msgpack", "json", "avro", "protobuf"] = Field(
+        default="msgpack",
+        description="What a message is: msgpack (rows of columns and values), or records of named fields as json, avro"
+        " or protobuf, for hashed columns. With schema_registry.url, records are in Confluent's wire format.",
+    )
+    schema: str | None = Field(  # type: ignore[assignment]  # a deprecated method of pydantic's has this name
+        default=None,
+        description="A file with the schema of raw messages: an Avro schema, or for protobuf a descriptor set (protoc"
+        " --include_imports --descriptor_set_out) or a .proto file; null where a registry has the schemas.",
+    )
+    message: str | None = Field(
+        default=None, description="The full name of the message in input.schema, like shop.Event (protobuf)."
+    )
+    path: str | None = Field(
+        default=None,
+        description="The part of a message that is the record, or a list of records, like data (CloudEvents) or"
+        " payload.after (Debezium); null is the whole message (records).",
+    )
+    features: FeatureSettings = Field(
+        default={},
+        validate_default=True,
+        description="How fields become features: include and exclude (lists of paths, with *) and fields (path:"
+        " categorical, log1p, {scale: 0.01}, {clip: [0, 100]}, text, vector, {indices: a, values: b}, each, ignore). A"
+        " state made with others is refused (records).",
     )
     start: Literal["earliest", "latest"] = Field(
         default="earliest",
@@ -297,6 +336,12 @@ class Settings(Section):
         description="For OAUTHBEARER and cloud identities: package:function, called with sasl.oauthbearer.config and"
         " returning a token and the time, in seconds since the epoch, at which it expires.",
     )
+    schema_registry: OpenMapping = Field(
+        default={},
+        validate_default=True,
+        description="Properties of confluent-kafka's schema registry client, like url, basic.auth.user.info or"
+        " ssl.ca.location; without a url no registry is asked (avro, protobuf, json).",
+    )
     input: InputSettings
     sketch: SketchSettings = SketchSettings()
     checkpoint: CheckpointSettings
@@ -321,4 +366,6 @@ class Settings(Section):
 
     def secret_values(self) -> frozenset[str]:
         """All secrets in here as texts, for a log to know and hide wherever they turn up."""
-        return secret_values("kafka", self.kafka) | secret_values("checkpoint", dict(self.checkpoint))
+        open_ones = (("kafka", self.kafka), ("schema_registry", self.schema_registry))
+        found = (secret_values(name, part) for name, part in (*open_ones, ("checkpoint", dict(self.checkpoint))))
+        return frozenset().union(*found)

@@ -18,7 +18,7 @@ MASK: Final = "***"
 
 SECRET_NAME: Final = re.compile(
     r"passw(or)?d|passphrase|secret|token([^s]|$)|credential|jaas|authorization|cookie"
-    r"|oauthbearer[._](config|extensions)$"
+    r"|oauthbearer[._](config|extensions)$|auth[._-]user[._-]info$"
     r"|(api|access|private|account|sas|shared|master|signing|encryption|customer)[._-]?key"
     r"|(^|[._-])ssl[._-]key$|key[._-]pem$",
     re.IGNORECASE,

@@ -15,6 +15,7 @@ from sfd_stream.config.model import Settings
 from sfd_stream.config.secrets import mask
 from sfd_stream.config.sources import TOP_LEVEL
 from sfd_stream.config.values import show_size
+from sfd_stream.wire.features import FeatureMap
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
@@ -43,6 +44,8 @@ def effective_rows(effective: Effective) -> Iterator[tuple[str, Any, str]]:
                 if value:
                     continue
                 value = {}  # noqa: PLW2901 - an empty mapping is shown as such
+            elif isinstance(value, FeatureMap):
+                value = value.described()  # noqa: PLW2901 - as it is written
             yield key, mask(name, value), effective.origin(key)
 
 
@@ -57,6 +60,8 @@ def example() -> str:
     kafka = Settings.model_fields["kafka"]
     lines += ["kafka:", *_comment(f"{kafka.description}")]
     lines += [f"  {name}: {value}" for name, value in (kafka.examples or [{}])[0].items()]
+    registry = Settings.model_fields["schema_registry"]
+    lines += ["", *_comment(f"{registry.description}", indent=""), "schema_registry: {}"]
     for name in TOP_LEVEL:
         field = Settings.model_fields[name]
         lines += ["", *_comment(f"{field.description}", indent=""), f"{name}: {_written(name, field.default)}"]

@@ -21,6 +21,10 @@ PREFIX: Final = "SFD_"
 _SEPARATOR: Final = "__"
 TOP_LEVEL: Final = ("kafka_oauth_callback",)
 """Settings that stand in no section."""
+OPEN_SECTIONS: Final = ("kafka", "schema_registry")
+"""Sections whose keys are the properties of others' clients: all that follows the section is one name."""
+FEATURES: Final = ("input", "features")
+"""The one setting whose value is no scalar."""
 _FILE_MAX_BYTES: Final = 2**20
 
 
@@ -85,7 +89,7 @@ class Sources:
             if not name.startswith(PREFIX) or _SEPARATOR not in name:
                 continue
             section, *rest = name.removeprefix(PREFIX).split(_SEPARATOR)
-            parts = [librdkafka.property_of("_".join(rest))] if section.lower() == "kafka" else rest
+            parts = _parts_of(section.lower(), rest)
             path = (section.lower(), *(part.lower() for part in parts))
             self.given.append(Given(path, environ[name], name, name))
 
@@ -105,9 +109,10 @@ class Sources:
             root = loader.get_single_node()
             for path, node, line in _leaves(loader, root, (), self, name):
                 origin = f"{name}:{line}"
-                if isinstance(node, yaml.ScalarNode):
+                if isinstance(node, yaml.ScalarNode) or path == FEATURES:
+                    _find_all_duplicates(node, path, self.problems, name)
                     key = ".".join(path)
-                    self.given.append(Given(path, loader.construct_object(node), origin, key))
+                    self.given.append(Given(path, loader.construct_object(node, deep=True), origin, key))
                 else:
                     self.cannot_read(path, f"{'.'.join(path)}: must be a single value ({origin})")
         finally:
@@ -124,13 +129,20 @@ class _Loader(yaml.SafeLoader):
 
 
 def _path_of(key: str) -> tuple[str, ...]:
-    """Under kafka and checkpoint.options everything that follows is one name."""
+    """Under the open sections and checkpoint.options everything that follows is one name."""
     section, *rest = key.split(".")
-    if section == "kafka":
+    if section in OPEN_SECTIONS:
         return (section, ".".join(rest)) if rest else (section,)
     if section == "checkpoint" and rest[:1] == ["options"] and len(rest) > 2:
         return section, "options", ".".join(rest[1:])
     return section, *rest
+
+
+def _parts_of(section: str, rest: list[str]) -> list[str]:
+    """The rest of an environment variable's name: properties have dots where it has underscores."""
+    if section == "kafka":
+        return [librdkafka.property_of("_".join(rest))]
+    return ["_".join(rest).replace("_", ".")] if section in OPEN_SECTIONS else rest
 
 
 def _is_mapping_key(path: tuple[str, ...]) -> bool:
@@ -155,7 +167,7 @@ def _leaves(
         below = (*path, str(key_node.value))
         if _is_mapping_key(below):
             yield from _leaves(loader, value_node, below, sources, name)
-        elif isinstance(value_node, yaml.MappingNode) and path == ("kafka",):
+        elif isinstance(value_node, yaml.MappingNode) and path and path[0] in OPEN_SECTIONS:
             words = "write the whole name as one key, like ssl.ca.location"
             sources.cannot_read(below, f"{'.'.join(below)}: {words} ({name}:{line})")
         else:
@@ -170,6 +182,13 @@ def _find_duplicates(node: yaml.MappingNode, path: tuple[str, ...], problems: li
         if key in lines:
             problems.append(f"{'.'.join((*path, key))}: given twice, first in line {lines[key]} ({name}:{line})")
         lines.setdefault(key, line)
+
+
+def _find_all_duplicates(node: yaml.Node, path: tuple[str, ...], problems: list[str], name: str) -> None:
+    if isinstance(node, yaml.MappingNode):
+        _find_duplicates(node, path, problems, name)
+        for key_node, value_node in node.value:
+            _find_all_duplicates(value_node, (*path, str(key_node.value)), problems, name)
 
 
 def _place_of(error: yaml.YAMLError, name: str) -> str:

@@ -10,9 +10,11 @@ from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Final
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, WithJsonSchema
+import yaml
+from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, PlainValidator, WithJsonSchema
 
 from sfd_stream.config.secrets import mask
+from sfd_stream.wire.features import FeatureMap
 
 Scalar = str | int | float | bool
 
@@ -117,6 +119,18 @@ def _refuse_containers(value: Any) -> Any:
     return value
 
 
+def parse_features(value: Any) -> FeatureMap:
+    """From a mapping, or from its text in YAML or JSON, as the environment and flags have it."""
+    if isinstance(value, FeatureMap):
+        return value
+    if isinstance(value, str):
+        try:
+            value = yaml.safe_load(value)
+        except yaml.YAMLError:
+            raise ValueError("must be YAML or JSON, like {exclude: [id]}") from None
+    return FeatureMap.from_settings({} if value is None else value)
+
+
 SizeBytes = Annotated[
     int,
     BeforeValidator(parse_size),
@@ -151,4 +165,20 @@ OpenMapping = Annotated[
     AfterValidator(Properties),
     PlainSerializer(lambda items: mask("", dict(items)), return_type=dict),
     WithJsonSchema({"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}}),
+]
+FeatureSettings = Annotated[
+    FeatureMap,
+    PlainValidator(parse_features),
+    PlainSerializer(FeatureMap.described, return_type=dict),
+    WithJsonSchema(
+        {
+            "type": ["object", "string"],
+            "additionalProperties": False,
+            "properties": {
+                "include": {"type": ["array", "string"], "items": {"type": "string"}},
+                "exclude": {"type": ["array", "string"], "items": {"type": "string"}},
+                "fields": {"type": "object", "additionalProperties": {"type": ["string", "object"]}},
+            },
+        }
+    ),
 ]

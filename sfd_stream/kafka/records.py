@@ -151,6 +151,10 @@ class Backlog:
     def clear(self) -> None:
         self._waiting.clear()
 
+    def put_back(self, batch: PartitionBatch) -> None:
+        """Its records come before all others of the partition."""
+        self._waiting.setdefault(batch.partition, deque()).extendleft(reversed(batch.messages))
+
     def bounded(self, batches: list[PartitionBatch], paused: Collection[int]) -> list[PartitionBatch]:
         """What to hand out now of these batches and of the records that wait: at least one record, and no more bytes
         than allowed beyond it. Records of paused partitions wait.

@@ -143,6 +143,12 @@ class Source(Questions):
             self._backlog.clear()  # everything is assigned again, from the last record handed out
         self._assignment.begin(partition, start)
 
+    def put_back(self, batch: PartitionBatch) -> None:
+        """Takes back the last batch of a partition and pauses it; polls after `resume` hand the records out again."""
+        self._backlog.put_back(batch)
+        self._assignment.positions[batch.partition] = batch.first_offset
+        self.pause([batch.partition])
+
     def pause(self, partitions: Collection[int]) -> None:
         self._assignment.pause(partitions)
 

@@ -18,6 +18,7 @@ from sfd_stream.sketch.rows import Float
 from sfd_stream.sketch.score import Scorer
 from sfd_stream.sketch.sketch import PCA, HasSketch, Sketch, coordinates
 from sfd_stream.wire.columns import HashedColumns
+from sfd_stream.wire.features import FeatureMap
 from sfd_stream.wire.sketch_files import load_snapshot, save_snapshot, sketch_in
 from sfd_stream.wire.snapshot_ids import Part, SnapshotId
 from sfd_stream.wire.snapshots import Snapshot
@@ -218,6 +219,7 @@ class MergedSketch:
             columns=self.columns,
             hash_seed=self.hash_seed,
             names=self.names,
+            mapping=self.mapping,
             merged_from=self.parts,
             dtype="float32" if self.sketch.matrix.dtype == np.float32 else "float64",
         )
@@ -243,6 +245,11 @@ class MergedSketch:
     def features(self) -> Features | None:
         """What the columns stand for, where they have names."""
         return self.sketch.features
+
+    @property
+    def mapping(self) -> FeatureMap | None:
+        """How records became features, where rows were records."""
+        return self.features.mapping if isinstance(self.features, HashedColumns) else None
 
     def name(self, column: int) -> str:
         return self.sketch.name(column)
@@ -296,7 +303,7 @@ def merge(
         names.update(snapshot.names)
     columns, seed = snapshots[0].columns, snapshots[0].hash_seed
     if columns == "hashed" and seed is not None:
-        sketch = replace(sketch, features=HashedColumns(d, seed, names=names).known())
+        sketch = replace(sketch, features=HashedColumns(d, seed, names=names, mapping=snapshots[0].mapping).known())
     return MergedSketch(
         sketch=sketch if ell is None else sketch.resized(ell),
         parts=parts,
@@ -332,7 +339,8 @@ def _check_padding(snapshots: Sequence[Snapshot], d: int, max_bytes: int | None)
 
 def _words(snapshot: Snapshot) -> str:
     seed = f", hash seed {snapshot.hash_seed}" if snapshot.hash_seed is not None else ""
-    return f"{snapshot.columns}{seed}, d = {snapshot.sketch.d}"
+    mapped = "" if snapshot.mapping is None else f", input.features {snapshot.mapping.described()}"
+    return f"{snapshot.columns}{seed}, d = {snapshot.sketch.d}{mapped}"
 
 
 def _check_rows_once(parts: Iterable[Part]) -> None:

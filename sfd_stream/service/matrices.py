@@ -28,6 +28,7 @@ KINDS: Final[Mapping[str, tuple[str, ...]]] = {
     "svmlight": (".svm", ".svmlight", ".libsvm"),
     "csv": (".csv",),
     "text": (".txt", ".text"),
+    "jsonl": (".jsonl", ".ndjson"),
 }
 T = TypeVar("T")
 _WORD: Final = re.compile(r"[^\W_]+")
@@ -59,6 +60,16 @@ def read_bags(path: Path) -> Iterator[Mapping[str, int]]:
         with file.open(encoding="utf-8", errors="replace") as lines:
             for line in lines:
                 yield Counter(_WORD.findall(line.lower()))
+
+    return _guarded(path, read)
+
+
+def read_lines(path: Path) -> Iterator[bytes]:
+    """The lines of a file that are not blank, without their ends."""
+
+    def read(file: Path) -> Iterator[bytes]:
+        with file.open("rb") as lines:
+            yield from (line.strip() for line in lines if line.strip())
 
     return _guarded(path, read)
 

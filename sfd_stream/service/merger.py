@@ -266,6 +266,7 @@ def snapshot_of_merge(merged: MergedSketch, snapshot_id: SnapshotId, made_at_s: 
         columns=merged.columns,
         hash_seed=merged.hash_seed,
         names=merged.names,
+        mapping=merged.mapping,
         merged_from=merged.parts,
         dtype=merged.dtype,
     )

@@ -54,7 +54,7 @@ class Metric:
 
 DECODE_REASONS = (
     "json", "malformed", "bad_keys", "bad_type", "bad_length", "bad_pointers", "bad_index", "not_finite", "too_large",
-    "over_limit",
+    "over_limit", "bad_path", "bad_field", "unknown_schema", "bad_schema",
 )  # fmt: skip
 FAILURE_KINDS = ("unavailable", "refused", "fenced", "abandoned", "other")
 REBALANCE_KINDS = ("assign", "revoke", "lost")

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import scipy.sparse as sp
 
+from sfd_stream.errors import RowDecodeError, SettingsError
 from sfd_stream.service.filler import RowMessage
+from sfd_stream.wire.formats.from_json import read_json
 from sfd_stream.wire.rows import encode_row, encode_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
+
+    from sfd_stream.wire.features import FeatureMap
 
 Format = Literal["list", "packed", "blocks"]
 
@@ -33,6 +38,21 @@ def bag_messages(bags: Iterable[Mapping[str, int]]) -> Iterator[RowMessage]:
         counts = list(bag.values())
         value = encode_row(list(bag), counts, packed=False)
         yield RowMessage(value, 1, len(counts), float(sum(count * count for count in counts)))
+
+
+def json_messages(lines: Iterable[bytes], mapping: FeatureMap) -> Iterator[RowMessage]:
+    """One message a line, as it is; counted as a worker with this mapping counts it. A bad record is an error."""
+    for number, line in enumerate(lines, start=1):
+        try:
+            rows = [mapping.features_of(record) for record in mapping.records_of(read_json(line))]
+        except RowDecodeError as error:
+            raise SettingsError(f"record {number} is bad ({error.reason}): {error}") from None
+        added: list[Counter[str]] = [Counter() for _ in rows]
+        for row, total in zip(rows, added, strict=True):
+            for name, value in row:
+                total[name] += value  # type: ignore[assignment]  # a Counter of floats
+        values = [value for total in added for value in total.values() if value]
+        yield RowMessage(line, len(rows), len(values), float(sum(value * value for value in values)))
 
 
 def _counted(values: Iterable[bytes], matrix: Any, step: int) -> Iterator[RowMessage]:

@@ -103,6 +103,7 @@ class Around(NamedTuple):
     broker_away_s: float | None
     memory_reserved_bytes: int
     outside_group_s: float | None = None
+    registry_outage: str | None = None
 
 
 def with_facts(base: PartitionStatus, facts: Facts) -> PartitionStatus:
@@ -160,6 +161,8 @@ def in_words(parts: Sequence[PartitionStatus], around: Around, pace: float, ever
         return f"stuck: outside the consumer group for {around.outside_group_s:.0f} s"
     if not around.joined:
         return "joining the group"
+    if around.registry_outage is not None:
+        return f"waiting for the schema registry: {around.registry_outage}"
     return _trouble(parts) or _late(parts, every_s) or _work(parts, pace)
 
 

@@ -3,6 +3,7 @@
 | parameter | may it change between runs? |
 |---|---|
 | `columns` (fixed, growing, hashed), `hash_seed` | no: an index would mean another column |
+| `features` (`input.features` and `input.path`; None for rows of msgpack) | no: a field would be another feature |
 | `d` | up, when columns are fixed; never when hashed (the column is the hash modulo d) |
 | `d_max` | any value that the state's `d` still fits under |
 | all else (`ell`, `method`, `seed`, ...) | yes |
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sfd_stream.state.steps import Refused
+from sfd_stream.wire.features import differences
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,6 +35,8 @@ def compare(stored: Mapping[str, Any], wanted: Mapping[str, Any], *, where: str)
     for name in _FIXED:
         if stored.get(name) != wanted.get(name):
             return _refuse(name, stored.get(name), wanted.get(name), where)
+    if stored.get("features") != wanted.get("features"):
+        return _refuse_features(stored.get("features"), wanted.get("features"), where)
     columns, old, new = stored.get("columns"), stored.get("d"), wanted.get("d")
     if columns == "growing":
         limit = wanted.get("d_max")
@@ -43,6 +47,13 @@ def compare(stored: Mapping[str, Any], wanted: Mapping[str, Any], *, where: str)
     names = sorted(stored.keys() | wanted.keys())
     both = {name: (stored.get(name), wanted.get(name)) for name in names}
     return Changes({name: pair for name, pair in both.items() if pair[0] != pair[1]})
+
+
+def _refuse_features(old: Mapping[str, Any] | None, new: Mapping[str, Any] | None, where: str) -> Refused:
+    return Refused(
+        f"the checkpoint of {where} was made with other features: {differences(old, new)}",
+        f'set input.features back, or start again by "sfd-stream checkpoint reset {where} --to earliest"',
+    )
 
 
 def _refuse(name: str, old: Any, new: Any, where: str) -> Refused:

@@ -43,7 +43,8 @@ class Shape:
     def described(self, d: int | None = None) -> dict[str, Any]:
         """Plain values for a manifest: what a later run compares its own settings with."""
         p, columns = self.parameters, self.columns
-        return {
+        mapping = columns.mapping if isinstance(columns, HashedColumns) else None
+        return ({} if mapping is None else {"features": mapping.described()}) | {
             "columns": {"FixedColumns": "fixed", "GrowingColumns": "growing"}.get(type(columns).__name__, "hashed"),
             "d": d or columns.d,
             "d_max": columns.d_max if isinstance(columns, GrowingColumns) else None,

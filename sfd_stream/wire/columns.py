@@ -14,11 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sfd_stream.errors import RowDecodeError
 from sfd_stream.sketch.rows import D_MAX, VALUE_MAX, RowBlock, whole
+from sfd_stream.wire.features import FeatureMap, differences
+from sfd_stream.wire.flatten import Flattener
 from sfd_stream.wire.hashing import signed_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from sfd_stream.sketch.rows import Float, Index, Int
     from sfd_stream.wire.row_parts import Mask
@@ -104,6 +107,14 @@ class HashedColumns:
     >>> sketch = sketcher.partial_fit([{"sun": 2, "sea": 1}, {"moon": 1}]).sketch()
     >>> [name for name, weight in sketch.top(1, columns=2)[0]]
     ['sun', 'sea']
+
+    With a `mapping`, rows are records of named fields, which the mapping makes features of:
+
+    >>> from sfd_stream import FeatureMap
+    >>> events = HashedColumns(1024, mapping=FeatureMap.from_settings({"exclude": ["id"]}))
+    >>> found = SparseFrequentDirections(ell=4, features=events).fit([{"id": 1, "sky": {"sun": 2}, "sea": "calm"}])
+    >>> [name for name, weight in found.sketch().top(1, columns=2)[0]]
+    ['sky.sun', 'sea=calm']
     """
 
     d: int
@@ -111,6 +122,8 @@ class HashedColumns:
     names_max: int = 65_536
     keep_names: bool = True
     names: Mapping[int, str] = field(default_factory=dict)
+    mapping: FeatureMap | None = None
+    """How records become features; None where rows have features already."""
     _named: Mask = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -157,11 +170,9 @@ class HashedColumns:
         >>> block.rows, block.nnz, sorted(after.names.values())
         (2, 3, ['moon', 'sun'])
         """
-        for number, row in enumerate(rows):
-            _check_row(number, row)
-        features = list(chain.from_iterable(rows))
-        values = np.fromiter(chain.from_iterable(row.values() for row in rows), dtype=np.float64, count=len(features))
-        indptr = np.cumsum([0, *map(len, rows)])
+        features, numbers, lengths = _features_in(rows) if self.mapping is None else _mapped(rows, self.mapping)
+        values = np.fromiter(numbers, dtype=np.float64, count=len(features))
+        indptr = np.cumsum([0, *lengths])
         columns, signs = signed_columns(features, self.d, self.seed)
         block = RowBlock.from_arrays(indptr, columns, values * signs, self.d)
         return block, self.learned(columns, values, lambda places: [str(features[at]) for at in places.tolist()])
@@ -196,7 +207,7 @@ class HashedColumns:
         >>> columns.known().learning
         False
         """
-        return HashedColumns(self.d, self.seed, names_max=0, keep_names=False, names=self.names)
+        return HashedColumns(self.d, self.seed, names_max=0, keep_names=False, names=self.names, mapping=self.mapping)
 
     def joined(self, other: HashedColumns) -> HashedColumns:
         """The names of both; the first to name a column keeps it. ValueError if a name has another column there.
@@ -211,12 +222,41 @@ class HashedColumns:
                 "the columns of the two sketches do not mean the same: hashed to "
                 f"{self.d} columns by hash seed {self.seed}, and to {other.d} by hash seed {other.seed}"
             )
+        if self.mapping != other.mapping:
+            described = [None if each is None else each.described() for each in (self.mapping, other.mapping)]
+            raise ValueError(f"the columns of the two sketches do not mean the same: {differences(*described)}")
         return replace(self, names={**other.names, **self.names})
 
 
 def _check_d(d: Any) -> None:
     if whole("d", d, 1) > D_MAX:
         raise ValueError(f"d must be at most {D_MAX}, not {d}")
+
+
+def _features_in(rows: Sequence[Mapping[Any, Any]]) -> tuple[list[Any], Iterable[Any], list[int]]:
+    """The names of all rows, their values, and how many each row has."""
+    for number, row in enumerate(rows):
+        _check_row(number, row)
+    values = chain.from_iterable(row.values() for row in rows)
+    return list(chain.from_iterable(rows)), values, list(map(len, rows))
+
+
+def _mapped(rows: Sequence[Mapping[Any, Any]], mapping: FeatureMap) -> tuple[list[Any], Iterable[Any], list[int]]:
+    """As `_features_in`, of records. Each must be one record, also where the mapping takes a part of it."""
+    flattened, ends = Flattener(mapping), [0]
+    for number, row in enumerate(rows):
+        try:
+            (record,) = mapping.records_of(row)
+            flattened.add(record)
+        except RowDecodeError as error:
+            raise ValueError(f"row {number}: {error}") from None
+        except ValueError:
+            raise ValueError(f"row {number}: input.path must lead to one record") from None
+        wrong = next((found for name in flattened.names[ends[-1] :] if (found := _wrong_name(name))), None)
+        if wrong:
+            raise ValueError(f"row {number}: {wrong.format(name='of a feature')}")
+        ends.append(len(flattened.names))
+    return flattened.names, flattened.values, np.diff(ends).tolist()
 
 
 def _check_row(number: int, row: Any) -> None:

@@ -7,37 +7,20 @@ A `Part` has passed every check of form (msgpack, keys, types, lengths, pointers
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from sfd_stream.errors import RowDecodeError
+from sfd_stream.wire.reasons import MAGNITUDE_MAX, Reason, bad
 
 if TYPE_CHECKING:
     from sfd_stream.sketch.rows import Float, Int
 
+__all__ = ["MAGNITUDE_MAX", "Bytes", "Mask", "Part", "Reason", "RowLimits", "bad"]
+
 Mask = npt.NDArray[np.bool_]
 Bytes = npt.NDArray[np.uint8]
-
-MAGNITUDE_MAX = 1e100
-"""Of a value. Far below what the library takes (1e150): no stream of such rows can be too large to be summed."""
-
-
-class Reason(StrEnum):
-    """Why a message is not rows: the fixed set behind the metric's label and the dead letter's header."""
-
-    JSON = "json"  # JSON, by its first letter
-    MALFORMED = "malformed"  # not one whole msgpack map of flat fields
-    BAD_KEYS = "bad_keys"  # unknown, repeated or mixed keys, or none of the column indices
-    BAD_TYPE = "bad_type"  # a field or an element of the wrong kind
-    BAD_LENGTH = "bad_length"  # as many values as indices, whole numbers of bytes: not so
-    BAD_POINTERS = "bad_pointers"  # they do not cut the non-zeros into rows
-    BAD_INDEX = "bad_index"  # a column outside the matrix
-    NOT_FINITE = "not_finite"  # NaN or infinity
-    TOO_LARGE = "too_large"  # a value, or a sum of duplicates, above `MAGNITUDE_MAX`
-    OVER_LIMIT = "over_limit"  # more bytes, non-zeros, rows or letters than the settings allow
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +71,3 @@ class Part:
             kept,
             self.values[of_entries],
         )
-
-
-def bad(reason: Reason, words: str, excerpt: str = "") -> RowDecodeError:
-    """`excerpt` is what of the message's content is worth showing, to those who may see it."""
-    return RowDecodeError(words, reason=reason.value, excerpt=excerpt)

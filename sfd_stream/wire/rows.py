@@ -66,11 +66,16 @@ def decode(values: Sequence[bytes], columns: Columns, limits: RowLimits = _DEFAU
     _check_kinds(values, columns)
     faults: Faults = {}
     parts = _read(values, limits, faults, hashed=isinstance(columns, HashedColumns))
+    return assembled(len(values), parts, faults, columns)
+
+
+def assembled(messages: int, parts: list[Part], faults: Faults, columns: Columns) -> DecodedBatch:
+    """The rows of parts of a batch, checked and in the order of the messages; `faults` has what is bad already."""
     parts = [checked(part, columns, faults) for part in parts]
     placed = merged([placed_in(columns, part) for part in parts])
     placed, block = _canonical(placed, columns, faults)
     columns, growth = _taught(columns, block, placed, parts)
-    rows_of_message = np.zeros(len(values), dtype=np.int64)
+    rows_of_message = np.zeros(messages, dtype=np.int64)
     rows_of_message[placed.messages] = placed.rows
     return DecodedBatch(replace(block, d=columns.d), rows_of_message, tuple(sorted(faults.items())), columns, growth)
 

@@ -29,6 +29,7 @@ def save(sketch: Sketch, file: str | os.PathLike[str]) -> None:
         columns="fixed" if features is None else "hashed",
         hash_seed=None if features is None else features.seed,
         names={} if features is None else features.names,
+        mapping=None if features is None else features.mapping,
         dtype="float32" if sketch.matrix.dtype == np.float32 else "float64",
     )
     save_snapshot(snapshot, file)
@@ -44,8 +45,12 @@ def sketch_in(snapshot: Snapshot) -> Sketch:
     if snapshot.dtype == "float32":  # its numbers are: no further rounding
         sketch = replace(sketch, matrix=sketch.matrix.astype(np.float32))
     if snapshot.columns == "hashed" and seed is not None:
-        sketch = replace(sketch, features=HashedColumns(sketch.d, seed, names=snapshot.names).known())
+        sketch = replace(sketch, features=_features_in(snapshot, seed))
     return sketch
+
+
+def _features_in(snapshot: Snapshot, seed: int) -> HashedColumns:
+    return HashedColumns(snapshot.sketch.d, seed, names=snapshot.names, mapping=snapshot.mapping).known()
 
 
 def save_snapshot(snapshot: Snapshot, file: str | os.PathLike[str]) -> None:

@@ -20,6 +20,7 @@ from sfd_stream.sketch.rows import D_MAX, Float
 from sfd_stream.sketch.sketch import Sketch
 from sfd_stream.wire.checkpoints import checksum
 from sfd_stream.wire.columns import Columns, GrowingColumns, HashedColumns
+from sfd_stream.wire.features import FeatureMap
 from sfd_stream.wire.snapshot_ids import PARTITIONS_MAX, Headers, Part, SnapshotId
 
 VERSION = 1
@@ -54,6 +55,8 @@ class Snapshot:
     names: Mapping[int, str] = field(default_factory=dict)
     merged_from: tuple[Part, ...] = ()
     dtype: str = "float64"
+    mapping: FeatureMap | None = None
+    """How records became features, where rows were records."""
 
     @property
     def parts(self) -> tuple[Part, ...]:
@@ -62,9 +65,9 @@ class Snapshot:
         return self.merged_from or (own,)
 
     @property
-    def meaning(self) -> tuple[str, int | None, int | None]:
+    def meaning(self) -> tuple[Any, ...]:
         """What must be equal for two snapshots' columns to mean the same."""
-        return self.columns, self.hash_seed, self.sketch.d if self.columns == "hashed" else None
+        return self.columns, self.hash_seed, self.sketch.d if self.columns == "hashed" else None, self.mapping
 
 
 class Reference(NamedTuple):
@@ -109,6 +112,7 @@ def snapshot_of(
         hash_seed=columns.seed if isinstance(columns, HashedColumns) else None,
         names=columns.names if isinstance(columns, HashedColumns) and column_names else {},
         dtype=dtype,
+        mapping=columns.mapping if isinstance(columns, HashedColumns) else None,
     )
 
 
@@ -264,6 +268,8 @@ def encode_snapshot(snapshot: Snapshot) -> bytes:
         else None,
         "parts": [part.as_map() for part in snapshot.merged_from],
     }
+    if snapshot.mapping is not None:
+        body["features"] = snapshot.mapping.described()
     return _seal(SNAPSHOT, body)
 
 
@@ -306,6 +312,7 @@ def _snapshot_in(body: Mapping[str, Any], max_bytes: int) -> Snapshot:
         names=names,
         merged_from=_parts(body.get("parts")),
         dtype=dtype,
+        mapping=_mapping(body.get("features")),
     )
 
 
@@ -315,6 +322,13 @@ def _meaning(body: Mapping[str, Any]) -> tuple[str, int | None, str]:
     if columns not in _MODES or not seeded or not isinstance(dtype, str) or dtype not in _DTYPES:
         raise FormatError(f"a snapshot has columns {columns!r:.60}, hash_seed {hash_seed!r:.60}, dtype {dtype!r:.60}")
     return str(columns), hash_seed, dtype
+
+
+def _mapping(described: Any) -> FeatureMap | None:
+    try:
+        return None if described is None else FeatureMap.from_description(described)
+    except (ValueError, TypeError, AttributeError) as error:
+        raise FormatError(f"a snapshot describes its features in a way that can't be read: {error}") from error
 
 
 def _numbers(body: Mapping[str, Any]) -> tuple[dict[str, int], dict[str, Any]]:

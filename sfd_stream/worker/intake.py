@@ -12,7 +12,8 @@ from sfd_stream.kafka.dead_letters import BadMessageGauge, DeadLetters
 from sfd_stream.kafka.records import PartitionBatch
 from sfd_stream.service.watch import Watch
 from sfd_stream.wire.columns import Columns
-from sfd_stream.wire.rows import DecodedBatch, RowLimits, decode
+from sfd_stream.wire.formats.records import Decoder, MsgpackDecoder
+from sfd_stream.wire.rows import DecodedBatch, RowLimits
 from sfd_stream.worker.jobs import Job, Wait
 
 
@@ -28,7 +29,12 @@ class Intake:
     """`letters` is None where bad messages have nowhere to go. The loop's thread alone calls it."""
 
     def __init__(
-        self, settings: InputSettings, gauge: BadMessageGauge, wall_clock: Callable[[], float], watch: Watch
+        self,
+        settings: InputSettings,
+        gauge: BadMessageGauge,
+        wall_clock: Callable[[], float],
+        watch: Watch,
+        decoder: Decoder | None = None,
     ) -> None:
         self.letters: DeadLetters | None = None
         self._topic = settings.topic
@@ -38,6 +44,11 @@ class Intake:
         self._gauge = gauge
         self._wall_clock = wall_clock
         self._watch = watch
+        self.decoder = decoder or MsgpackDecoder()
+
+    def missing_schemas(self, batch: PartitionBatch) -> frozenset[int]:
+        """The ids of schemas that must be looked up before the batch can be taken; the look-up begins."""
+        return self.decoder.missing([value for value in batch.values if value is not None])
 
     def take(self, batch: PartitionBatch, columns: Columns) -> Taken:
         values = batch.values
@@ -45,7 +56,7 @@ class Intake:
         if not all(values):  # in C, as most batches have neither tombstones nor empty messages
             places = [i for i, value in enumerate(values) if value is not None]
         messages = [value for value in values if value is not None]
-        decoded = decode(messages, columns, self._limits)
+        decoded = self.decoder.decode(messages, columns, self._limits)
         self._send_bad(batch, places, decoded.bad)
         tombstones = len(values) - len(places)
         self._watch.took(

@@ -112,6 +112,8 @@ class OwnedPartition:
     """By sketch_thread.py."""
     store_behind: bool = False
     """By worker.py: reading pauses until the store has caught up."""
+    schemas_awaited: frozenset[int] = frozenset()
+    """By worker.py: reading pauses until a schema registry has answered these ids."""
     commit: Commit | None = None
     """By delivery.py."""
     settled: bool = False
@@ -135,6 +137,10 @@ class OwnedPartition:
     def live(self) -> Sketched:
         assert self.sketched is not None, "only a partition that is read has one"
         return self.sketched
+
+    @property
+    def is_paused(self) -> bool:
+        return self.store_behind or bool(self.schemas_awaited) or self.phase is Phase.FINISHED
 
     @property
     def is_dirty(self) -> bool:

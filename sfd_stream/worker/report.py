@@ -63,7 +63,7 @@ class Report:
         self._silent: set[int] = set()
         self._stuck_logged_s: dict[OwnedPartition, float] = {}
 
-    def update(self, *, stopping: bool) -> None:
+    def update(self, *, stopping: bool, registry_outage: str | None = None) -> None:
         if not self._watch.due():
             return
         self._ask_for_ends()
@@ -73,6 +73,7 @@ class Report:
             sketch_idle=self._sketch.idle,
             broker_away_s=self._source.away_s,
             outside_group_s=self._source.outside_s,
+            registry_outage=registry_outage,
             memory_reserved_bytes=self._partitions.reserved_bytes(),
         )
         read, paused = self._source.positions.keys(), self._source.paused
@@ -157,7 +158,7 @@ class Report:
 
 def _state_of(owned: OwnedPartition) -> str:
     """One of metrics.STATES."""
-    if owned.phase is Phase.READING and owned.store_behind:
+    if owned.phase is Phase.READING and owned.is_paused:
         return "paused"
     return "reading" if owned.phase is Phase.RELEASING else owned.phase.value
 

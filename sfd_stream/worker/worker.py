@@ -117,7 +117,7 @@ class Worker:
         self.sketch.collect()
         self._pause_or_resume()
         self._check_broker()
-        self._report.update(stopping=self._stopping)
+        self._report.update(stopping=self._stopping, registry_outage=self.intake.decoder.outage)
 
     def _poll(self) -> list[PartitionBatch]:
         """The client can't be woken by an answer: while jobs run it is polled without waiting."""
@@ -137,6 +137,10 @@ class Worker:
         owned = self.partitions.get(batch.partition)
         if owned is None or owned.phase is not Phase.READING:
             return  # released while this batch was on its way, or read beyond the end
+        if missing := self.intake.missing_schemas(batch):
+            self.source.put_back(batch)
+            owned.schemas_awaited = missing
+            return
         taken = self.intake.take(batch, owned.taken.columns)
         if taken.decoded.growth:
             self._refuse_too_wide(owned, taken.decoded.columns.d)
@@ -161,9 +165,14 @@ class Worker:
         self.delivery.serve()
 
     def _pause_or_resume(self) -> None:
-        """What is paused follows from how far sketch and store are, and is compared with what the client has paused."""
+        """What is paused follows from how far sketch, store and schema registry are, and is compared with what the
+        client has paused.
+        """
         stalled = self.sketch.spare_s == 0.0
-        wanted = {o.number for o in self.partitions if stalled or o.store_behind or o.phase is Phase.FINISHED}
+        for owned in self.partitions:
+            if owned.schemas_awaited and not self.intake.decoder.is_missing(owned.schemas_awaited):
+                owned.schemas_awaited = frozenset()
+        wanted = {owned.number for owned in self.partitions if stalled or owned.is_paused}
         paused = self.source.paused
         if wanted - paused:
             self.source.pause(wanted - paused)
@@ -469,6 +478,7 @@ class Worker:
         finally:
             self._release(*self.partitions)
             self.delivery.close()
+            self.intake.decoder.close()
             if self.sink is not None:
                 self.sink.close(FLUSH_S)  # what no checkpoint waited for is read again
             self.runtime.close()

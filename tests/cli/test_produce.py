@@ -113,6 +113,18 @@ def test_lists_keep_values_that_float32_would_round(
         assert (values if form == "list" else np.frombuffer(values, "<f8").tolist()) == [0.1, 2.0]
 
 
+def test_json_lines_are_sent_as_they_are_and_counted_as_a_worker_counts_them(
+    broker: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "events.jsonl"
+    file.write_text('{"id": "a", "items": ["tea", "tea"], "price": 300}\n\n[{"price": 100}, {}]\n')
+    features = "input.features={exclude: [id], fields: {price: {scale: 0.01}}}"
+    summary = produced(capsys, str(file), "--topic", "events", "--broker", broker, "--set", features)
+    total = summary["total"]
+    assert (total["messages"], total["rows"], total["nnz"], total["squared_frobenius"]) == (2, 3, 3, 2**2 + 3**2 + 1)
+    assert total["bytes"] == len('{"id": "a", "items": ["tea", "tea"], "price": 300}') + len('[{"price": 100}, {}]')
+
+
 def test_text_becomes_words_with_counts(broker: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("the cat the dog\n")
     summary = produced(capsys, str(tmp_path / "a.txt"), "--topic", "words", "--broker", broker)
@@ -151,6 +163,7 @@ def test_people_get_a_table(broker: str, capsys: pytest.CaptureFixture[str]) -> 
         (["--synthetic", "1,2,1", "--broker", "h:1"], "which topic?"),
         (["--synthetic", "1,2,1", "--broker", "h:1", "--topic", "a b"], "Kafka topic's name"),
         (["x.txt", "--format", "packed"], "words are text"),
+        (["x.jsonl", "--format", "packed"], "records are sent as they are"),
         (["x.unknown"], "--as"),
     ],
 )

@@ -11,7 +11,7 @@ import yaml
 from sfd_stream.config import load
 from sfd_stream.config.load import SECTIONS
 from sfd_stream.config.show import example, schema
-from sfd_stream.config.sources import TOP_LEVEL
+from sfd_stream.config.sources import OPEN_SECTIONS, TOP_LEVEL
 from sfd_stream.config.values import parse_size
 from sfd_stream.storage.opening import open_store
 
@@ -25,7 +25,7 @@ def test_the_example_is_fresh() -> None:
 
 def test_every_key_stands_there_with_its_default_and_its_sentence() -> None:
     parsed = yaml.safe_load(EXAMPLE)
-    assert set(parsed) == {"kafka", *TOP_LEVEL, *SECTIONS}
+    assert set(parsed) == {*OPEN_SECTIONS, *TOP_LEVEL, *SECTIONS}
     joined = re.sub(r"\n  # ", " ", EXAMPLE)
     for section, model in SECTIONS.items():
         assert set(parsed[section]) == set(model.model_fields)
@@ -49,14 +49,22 @@ def test_no_file_holds_a_secret(file: Path) -> None:
 
 
 def test_the_files_that_are_promised_are_there() -> None:
-    promised = {"example.yaml", "local.yaml", "production-s3.yaml", "sasl-ssl.yaml", "gcs.yaml"}
+    promised = {
+        "example.yaml",
+        "local.yaml",
+        "production-s3.yaml",
+        "sasl-ssl.yaml",
+        "gcs.yaml",
+        "json-events.yaml",
+        "avro-registry.yaml",
+    }
     assert promised <= {file.name for file in FOLDER.glob("*.yaml")}
 
 
 def test_the_schema_knows_every_key_and_closes_every_section() -> None:
     found = schema()
     assert found["additionalProperties"] is False
-    assert set(found["properties"]) == {"kafka", *TOP_LEVEL, *SECTIONS}
+    assert set(found["properties"]) == {*OPEN_SECTIONS, *TOP_LEVEL, *SECTIONS}
     for model in SECTIONS.values():
         section = found["$defs"][model.__name__]
         assert section["additionalProperties"] is False

@@ -369,6 +369,7 @@ def ports_out(values: dict[str, Any]) -> set[int]:
         ),
         ({**ON_DISK, "replicas": 1, "settings/kafka_oauth_callback": "acme:token"}, {53, 9092, 443}),
         ({"networkPolicy/extraPorts": [9095]}, {53, 9092, 9095, 443}),
+        ({"settings/schema_registry/url": "https://one:8081, http://two:8082/x"}, {53, 9092, 8081, 8082, 443}),
     ],
 )
 def test_the_network_policy_lets_out_what_the_settings_need(changes: dict[str, Any], ports: set[int]) -> None:

@@ -12,9 +12,11 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[2]
+FORMATS = ("avro", "protobuf", "registry")
+"""Extras that the image has."""
+FOREIGN = {"colorama", "httpx2-jsfetch"}
+"""Packages that the program needs on other systems alone."""
 LOCK = (ROOT / "requirements.lock").read_text()
-FOREIGN = {"colorama"}
-"""Needed by the program on Windows alone, and by the site's tool on every system."""
 
 
 def names(part: str) -> set[str]:
@@ -22,19 +24,19 @@ def names(part: str) -> set[str]:
     return set(re.findall(r"^([a-z0-9-]+)==", body, re.MULTILINE))
 
 
-def needed(package: str, seen: set[str]) -> set[str]:
-    """The package's requirements on this machine, and theirs, without extras."""
+def needed(package: str, seen: set[str], extras: tuple[str, ...] = ("",)) -> set[str]:
+    """The package's requirements on this machine, and theirs, without extras but those given."""
     for text in requires(package) or []:
         requirement = Requirement(text)
-        name = canonicalize_name(requirement.name)
-        if name not in seen and (requirement.marker is None or requirement.marker.evaluate({"extra": ""})):
+        name, marker = canonicalize_name(requirement.name), requirement.marker
+        if name not in seen and (marker is None or any(marker.evaluate({"extra": extra}) for extra in extras)):
             seen.add(name)
             needed(name, seen)
-    return seen
+    return seen - {package}
 
 
 def test_the_first_part_is_what_the_program_needs() -> None:
-    assert names("run") - FOREIGN == needed("sfd-stream", set())
+    assert names("run") - FOREIGN == needed("sfd-stream", set(), ("", *FORMATS))
 
 
 def test_the_page_of_what_is_in_the_image_has_these_packages() -> None:
@@ -44,7 +46,7 @@ def test_the_page_of_what_is_in_the_image_has_these_packages() -> None:
         for name, version in re.findall(r"^\| ([a-z0-9._-]+) \| ([^ |]+) \| .* \| [\d,]+ \|$", page, re.MULTILINE)
     }
     body = LOCK.partition("# == run:")[2].partition("# == ")[0]
-    locked = {pair for pair in re.findall(r"^([a-z0-9-]+)==(\S+)", body, re.MULTILINE) if pair[0] != "colorama"}
+    locked = {pair for pair in re.findall(r"^([a-z0-9-]+)==(\S+)", body, re.MULTILINE) if pair[0] not in FOREIGN}
     others = {pair for pair in shown if pair[0] != "sfd-stream"}
     assert others <= locked, "stale: python -m tests.image.contents"
     assert {name for name, _ in others} == {name for name, _ in locked}  # some have a version for each Python

@@ -33,6 +33,10 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({**ON_DISK, "replicas": 1, "persistence/mountPath": "/data"}, "is not below persistence.mountPath /data"),
     ({**ON_DISK, "replicas": 1, "persistence/mountPath": "/var/lib/sfd"}, "is not below persistence.mountPath"),
     ({"settings/kafka/sasl.password": "x"}, "name that under secretEnv.SFD_KAFKA__SASL_PASSWORD"),
+    (
+        {"settings/schema_registry/basic.auth.user.info": "me:x"},
+        "name that under secretEnv.SFD_SCHEMA_REGISTRY__BASIC_AUTH_USER_INFO",
+    ),
     ({"settings/kafka/ssl.key.password": "x"}, "settings.kafka.ssl.key.password is a secret"),
     ({"settings/kafka/sasl.oauthbearer.config": "x"}, "settings.kafka.sasl.oauthbearer.config is a secret"),
     ({"settings/checkpoint/options": {"secret_access_key": "x"}}, "use a workload identity"),

@@ -133,3 +133,20 @@ def test_an_eager_assignment_reads_waiting_records_again_and_hands_each_out_once
     client.script += [lambda: records(0, [LARGE] * 3, first=2), list]
     assert [offsets(source) for _ in range(2)] == [[(0, [2, 3])], [(0, [4])]]
     real.close()
+
+
+def test_a_batch_that_is_put_back_is_handed_out_again_first_and_only_after_a_resume(
+    played: tuple[Source, FakeClient, Diary],
+) -> None:
+    source, client, _ = played
+    client.script += [lambda: records(0, [10] * 3), lambda: records(1, [10]), *[list] * 9]
+    (batch,) = source.poll(1000, 0)
+    source.put_back(batch)
+    assert source.positions[0] == 0
+    assert source.position(0) == 0
+    assert 0 in source.paused
+    assert offsets(source) == [(1, [0])]
+    assert offsets(source) == []
+    source.resume([0])
+    assert offsets(source) == [(0, [0, 1, 2])]
+    assert source.positions[0] == 3

@@ -11,7 +11,7 @@ import tarfile
 import tomllib
 import zipfile
 from email.parser import Parser
-from importlib.metadata import packages_distributions
+from importlib.metadata import packages_distributions, requires
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -100,7 +100,7 @@ def test_it_says_who_it_is(built: Path) -> None:
     assert found["Description-Content-Type"] == "text/markdown"
     assert found.get_payload().startswith("# sfd-stream")
     assert all(found[name] for name in ("Summary", "Author", "Keywords", "Project-URL"))
-    assert set(found.get_all("Provides-Extra") or ()) == {"plot", "bench", "test"}
+    assert set(found.get_all("Provides-Extra") or ()) == {"plot", "registry", "avro", "protobuf", "bench", "test"}
 
 
 def test_every_classifier_is_one(built: Path) -> None:
@@ -137,14 +137,23 @@ def declared(requirements: Iterable[str]) -> set[str]:
 
 def test_the_program_declares_exactly_what_it_imports() -> None:
     third = {module for module in modules_in(["sfd_stream"]) if module not in sys.stdlib_module_names}
-    optional = declared(PROJECT["optional-dependencies"]["plot"])
+    extras = PROJECT["optional-dependencies"]
+    optional = declared([*extras["plot"], *extras["avro"], *extras["protobuf"]]) - BESIDES
     assert packages_of(third) - BESIDES - optional == declared(PROJECT["dependencies"])
     assert optional <= packages_of(third)
 
 
+def test_the_extra_for_registries_has_what_confluents_own_has() -> None:
+    """But for a version of certifi that does not exist."""
+    ours = declared(PROJECT["optional-dependencies"]["registry"])
+    asked = [Requirement(text) for text in requires("confluent-kafka") or []]
+    wanted = {canonicalize_name(r.name) for r in asked if r.marker and r.marker.evaluate({"extra": "schemaregistry"})}
+    assert ours == wanted
+
+
 @pytest.mark.parametrize(("extra", "folders"), [("bench", ["benchmarks"]), ("test", ["tests"])])
 def test_an_extra_holds_nothing_that_is_not_used(extra: str, folders: list[str]) -> None:
-    wanted = declared(PROJECT["optional-dependencies"][extra])
+    wanted = declared(PROJECT["optional-dependencies"][extra]) - BESIDES
     text = "".join(
         path.read_text() for path in [ROOT / "Makefile", ROOT / "pyproject.toml", *(ROOT / "tests").rglob("*.py")]
     )

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 class LossyProxy:
     """Passes everything on to `endpoint`, except that the next `cut` answers end the connection instead.
 
-    With `hold` set, answers wait; the connection stays open and silent.
+    While answers are held, the connection stays open and silent. While `refusing` is set, connections are closed.
     """
 
     def __init__(self, endpoint: str) -> None:
@@ -25,6 +25,7 @@ class LossyProxy:
         self._lock = threading.Lock()
         self._to_cut = 0
         self.answers_lost = 0
+        self.refusing = threading.Event()
         self.flowing = threading.Event()
         self.flowing.set()
 
@@ -53,9 +54,18 @@ class LossyProxy:
         with contextlib.suppress(OSError):
             while True:
                 client, _ = self._listener.accept()
-                server = socket.create_connection(self._target)
+                try:
+                    server = self._connected()
+                except OSError:
+                    _close(client)
+                    continue
                 threading.Thread(target=self._requests, args=(client, server), daemon=True).start()
                 threading.Thread(target=self._answers, args=(client, server), daemon=True).start()
+
+    def _connected(self) -> socket.socket:
+        if self.refusing.is_set():
+            raise ConnectionRefusedError
+        return socket.create_connection(self._target)
 
     def _requests(self, client: socket.socket, server: socket.socket) -> None:
         with contextlib.suppress(OSError):

@@ -142,7 +142,10 @@ def test_what_is_not_one_flat_map_is_malformed(message: bytes) -> None:
 @pytest.mark.parametrize("message", [b'{"i": [3]}', b"[1, 2]", b' \r\n\t{"3": 1.0}', b'\xef\xbb\xbf{"i": [3]}'])
 def test_a_message_that_looks_like_json_is_bad_for_that_reason(message: bytes) -> None:
     ((_, error),) = decode([message], FIXED).bad
-    assert (error.reason, str(error)) == ("json", "this looks like JSON: rows are msgpack, as docs/formats.md says")
+    assert (error.reason, str(error)) == (
+        "json",
+        "this looks like JSON: set input.format: json, or send rows as docs/formats.md says",
+    )
 
 
 def test_a_repeated_key_is_bad_but_a_repeated_column_adds_up() -> None:

@@ -4,21 +4,30 @@ from __future__ import annotations
 
 import ast
 import doctest
+import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from sfd_stream.cli.wiring import plan_of
+from sfd_stream import FeatureMap
 from sfd_stream.config import load
 from sfd_stream.wire import row_encode
+from sfd_stream.wire.formats.from_json import read_json
+from sfd_stream.wire.formats.records import PlainReader, RecordDecoder
 from sfd_stream.wire.hashing import signed_columns
 from sfd_stream.wire.rows import Columns, FixedColumns, HashedColumns, Reason, RowLimits, decode
+from sfd_stream.worker.intake import Intake
 from tests.docs.paste import limits_table
 
 PAGE = (Path(__file__).parents[2] / "docs" / "formats.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"^```rows\n(.*?)^```$", PAGE, flags=re.DOTALL | re.MULTILINE)
 FEATURES = re.findall(r"^\| (`.*?`) \| (\d+) \| (-?\d+) \| (\d+) \| ([+-]) \|$", PAGE, flags=re.MULTILINE)
+
+RECORDS = re.findall(r"^```records\n(.*?)^```$", PAGE, flags=re.DOTALL | re.MULTILINE)
+OF_REGISTRIES = {Reason.UNKNOWN_SCHEMA, Reason.BAD_SCHEMA}
+"""Reasons that need a registry: tests/wire/formats has them."""
 
 
 def _parsed(example: str) -> tuple[bytes, Columns, str]:
@@ -46,8 +55,29 @@ def test_each_example_decodes_as_the_page_says(example: str, crowd: int) -> None
     assert not batch.bad
 
 
+def _named(text: str) -> list[tuple[str, float]]:
+    return [(name, float(value)) for name, value in re.findall(r"(\S.*?): (\S+?)(?:, |$)", text)]
+
+
+@pytest.mark.parametrize("example", RECORDS)
+def test_each_record_has_the_features_that_the_page_says(example: str) -> None:
+    said = dict(re.findall(r"^# (input\.\w+) (.*)$", example, flags=re.MULTILINE))
+    body, expected = re.sub(r"^#.*$", "", example, flags=re.MULTILINE).split("\n-> ")
+    settings = json.loads(said.get("input.features", "{}"))
+    mapping = FeatureMap.from_settings(settings, path=said.get("input.path"))
+    columns = HashedColumns(2**20, mapping=mapping)
+    batch = RecordDecoder(PlainReader(read_json)).decode([body.strip().encode()], columns, RowLimits())
+    if expected.strip() in set(Reason):
+        assert [error.reason for _, error in batch.bad] == [expected.strip()]
+    else:
+        assert not batch.bad
+        assert mapping.features_of(mapping.records_of(read_json(body.encode()))[0]) == _named(expected.strip())
+
+
 def test_the_page_has_an_example_of_every_reason() -> None:
-    assert {_parsed(example)[2] for example in EXAMPLES} >= set(Reason)
+    records = {example.rpartition("-> ")[2].strip() for example in RECORDS}
+    assert {_parsed(example)[2] for example in EXAMPLES} | records >= set(Reason) - OF_REGISTRIES
+    assert len(RECORDS) > 9
     assert len(EXAMPLES) > 30
 
 
@@ -74,7 +104,8 @@ def test_the_library_has_the_limits_of_a_worker() -> None:
     """`decode` refuses what a worker with default settings refuses."""
     given = load(None, environ={}, overrides=["kafka.bootstrap.servers=b:1", "kafka.group.id=g", "input.topic=t",
                                               "sketch.d=5", "sketch.ell=2", "checkpoint.url=memory://x"])  # fmt: skip
-    assert RowLimits() == plan_of(given.settings, until_end=False).limits
+    intake: Any = Intake(given.settings.input, None, None, None)  # type: ignore[arg-type]
+    assert intake._limits == RowLimits()
 
 
 def test_the_examples_in_docstrings_run() -> None:

@@ -128,8 +128,9 @@ rollingUpdate: {maxSurge: 1, maxUnavailable: 0}
 {{ regexFind ":[0-9]+$" (trim .) | trimPrefix ":" | default "9092" }}
 {{- end }}
 {{- $issuer := index .Values.settings.kafka "sasl.oauthbearer.token.endpoint.url" }}
-{{- range append (dig "checkpoint" "options" dict .Values.settings | values) $issuer }}
-{{ include "sfd.portOf" (toString .) }}
+{{- $registries := dig "schema_registry" "url" "" .Values.settings | splitList "," }}
+{{- range concat (dig "checkpoint" "options" dict .Values.settings | values) $registries (list $issuer) }}
+{{ include "sfd.portOf" (toString . | trim) }}
 {{- end }}
 {{- range .Values.networkPolicy.extraPorts }}
 {{ . }}
@@ -145,9 +146,9 @@ rollingUpdate: {maxSurge: 1, maxUnavailable: 0}
 {{- end -}}
 {{- end -}}
 
-{{/* Whether something is asked over HTTPS: an object store, or an issuer of tokens. */}}
+{{/* Whether something is asked over HTTPS: an object store, a schema registry, or an issuer of tokens. */}}
 {{- define "sfd.asksHttps" -}}
-{{- if or (not (include "sfd.onDisk" .)) (index .Values.settings.kafka "sasl.oauthbearer.token.endpoint.url") .Values.settings.kafka_oauth_callback -}}yes{{- end -}}
+{{- if or (not (include "sfd.onDisk" .)) (index .Values.settings.kafka "sasl.oauthbearer.token.endpoint.url") .Values.settings.kafka_oauth_callback (contains "https://" (dig "schema_registry" "url" "" .Values.settings)) -}}yes{{- end -}}
 {{- end -}}
 
 {{- define "sfd.url" -}}

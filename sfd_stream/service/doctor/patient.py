@@ -20,6 +20,7 @@ from sfd_stream.config.model import Settings
 from sfd_stream.kafka.faults import Fault, Hooks, error_of, fault_of, refuse_settings
 from sfd_stream.kafka.outage import ask
 from sfd_stream.kafka.properties import admin_properties
+from sfd_stream.service.preview import Preview
 from sfd_stream.service.quota import Quota
 from sfd_stream.state.partition import Shape
 from sfd_stream.storage.contract import Store
@@ -60,6 +61,8 @@ class Patient:
     quota: Quota
     wall_clock: Callable[[], float]
     timeout_s: float = 15.0
+    preview: Callable[[], Preview] | None = None
+    """Reads a sample of the topic's records."""
     _topics: dict[str, Topic | None] = field(default_factory=dict)
 
     @cached_property

@@ -1,0 +1,196 @@
+"""What `input.features` makes of a sample of records, before anything runs: features, collisions, fields to look at."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
+
+from sfd_stream.errors import RowDecodeError
+from sfd_stream.wire.columns import HashedColumns
+from sfd_stream.wire.features import FeatureMap
+from sfd_stream.wire.flatten import Flattener
+from sfd_stream.wire.hashing import signed_columns
+
+FIRST_ROWS: Final = 3
+DOMINANT_SHARE: Final = 0.2
+"""Of the squared norm of the sample: a feature above it is named."""
+ID_SHARE: Final = 0.9
+"""A field of texts with this many distinct values a row is most likely an id or a time."""
+ID_ROWS: Final = 20
+SHARING_MAX: Final = 0.1
+"""A recommended d leaves no more than this share of the features in a column with another one."""
+D_MAX: Final = 2**20
+_PLACES_MAX: Final = 20
+
+
+@dataclass(frozen=True)
+class Preview:
+    messages: int
+    rows: int
+    first_rows: list[list[dict[str, Any]]]
+    """Of each: name, column and value as it is added to the row."""
+    features: int
+    features_estimated: int
+    """Of the topic, at least: by Chao's estimator, from features that were seen once and twice."""
+    d: int
+    sharing: int
+    """Features of the sample that share a column with another one."""
+    sharing_estimated: float
+    """The share of the topic's features that would."""
+    d_recommended: int
+    dominant: list[dict[str, Any]]
+    like_ids: list[dict[str, Any]]
+    ignored: dict[str, str]
+    bad: list[dict[str, Any]]
+
+    def as_map(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def warnings(self) -> list[str]:
+        """What a person should look at, as sentences."""
+        bad = sum(each["messages"] for each in self.bad)
+        lines = [f"{bad} of {self.messages} messages are bad: {self.bad[0]['words']}"] if bad else []
+        lines += [
+            f"{each['field']} has {each['values']} values in {each['rows']} rows: an id or a time? Consider ignore"
+            for each in self.like_ids
+        ]
+        lines += [
+            f"{each['feature']} has {each['share']:.0%} of the squared norm: consider log1p, scale or clip"
+            for each in self.dominant
+        ]
+        if self.sharing_estimated > SHARING_MAX and self.d < self.d_recommended:
+            lines.append(
+                f"{self.sharing_estimated:.0%} of the features share a column: consider sketch.d = {self.d_recommended}"
+            )
+        return lines
+
+
+@dataclass
+class _Sample:
+    """What is counted while records go by."""
+
+    rows: int = 0
+    seen: Counter[str] = field(default_factory=Counter)
+    squares: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+    values: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    texts: Counter[str] = field(default_factory=Counter)
+    ignored: dict[str, str] = field(default_factory=dict)
+    first: list[list[tuple[str, float]]] = field(default_factory=list)
+    bad: dict[tuple[str, str], list[int]] = field(default_factory=lambda: defaultdict(list))
+
+    def add(self, pairs: list[tuple[str, float]]) -> None:
+        self.rows += 1
+        if len(self.first) < FIRST_ROWS:
+            self.first.append(pairs)
+        for name, value in pairs:
+            self.seen[name] += 1
+            self.squares[name] += value * value
+        for name in {name for name, _ in pairs if "=" in name}:
+            path, _, text = name.partition("=")
+            self.values[path].add(text)
+        for path in {name.partition("=")[0] for name, _ in pairs if "=" in name}:
+            self.texts[path] += 1
+
+
+def preview(
+    messages: Iterable[bytes], read: Callable[[bytes], Any], columns: HashedColumns, path_bytes_max: int
+) -> Preview:
+    """`columns` have the mapping that is looked at."""
+    assert columns.mapping is not None
+    sample, count = _Sample(), 0
+    for number, message in enumerate(messages):
+        count = number + 1
+        try:
+            _take(sample, columns.mapping.records_of(read(message)), columns.mapping, path_bytes_max)
+        except RowDecodeError as error:
+            sample.bad[error.reason, str(error)].append(number)
+    return _judged(sample, count, columns)
+
+
+def _take(sample: _Sample, records: list[Mapping[str, Any]], mapping: FeatureMap, path_bytes_max: int) -> None:
+    flattened, rows = Flattener(mapping, path_bytes_max), []
+    for record in records:
+        start = len(flattened.names)
+        flattened.add(record)
+        rows.append(list(zip(flattened.names[start:], flattened.values[start:], strict=True)))
+        _note_ignored(sample.ignored, "", record, mapping, path_bytes_max)
+    for row in rows:
+        sample.add(row)
+
+
+def _note_ignored(
+    ignored: dict[str, str], prefix: str, record: Mapping[str, Any], mapping: FeatureMap, path_bytes_max: int
+) -> None:
+    for key, value in record.items():
+        if len(ignored) >= _PLACES_MAX:
+            return
+        path = f"{prefix}{key}"
+        rule = mapping.rule(path, path_bytes_max)
+        if rule.pruned:
+            ignored[path] = "ignore" if rule.options.kind == "ignore" else "excluded"
+        elif isinstance(value, Mapping):
+            _note_ignored(ignored, f"{path}.", value, mapping, path_bytes_max)
+        elif isinstance(value, bytes):
+            ignored[path] = "bytes"
+        elif not rule.wanted:
+            ignored[path] = "not included"
+
+
+def _judged(sample: _Sample, messages: int, columns: HashedColumns) -> Preview:
+    names = list(sample.seen)
+    of_features, signs = signed_columns(names, columns.d, columns.seed)
+    places = dict(zip(names, zip(of_features.tolist(), signs.tolist(), strict=True), strict=True))
+    crowded = Counter(of_features.tolist())
+    estimated = chao(sample.seen)
+    whole = math.fsum(sample.squares.values())
+    strongest = sorted(sample.squares.items(), key=lambda item: -item[1])[:5]
+    return Preview(
+        messages=messages,
+        rows=sample.rows,
+        first_rows=[
+            [{"feature": name, "column": places[name][0], "value": value * places[name][1]} for name, value in row]
+            for row in sample.first
+        ],
+        features=len(names),
+        features_estimated=estimated,
+        d=columns.d,
+        sharing=sum(count for count in crowded.values() if count > 1),
+        sharing_estimated=sharing(estimated, columns.d),
+        d_recommended=recommended(estimated),
+        dominant=[
+            {"feature": name, "share": square / whole} for name, square in strongest if square > DOMINANT_SHARE * whole
+        ],
+        like_ids=[
+            {"field": path, "values": len(values), "rows": sample.texts[path]}
+            for path, values in sorted(sample.values.items())
+            if sample.texts[path] >= ID_ROWS and len(values) >= ID_SHARE * sample.texts[path]
+        ],
+        ignored=sample.ignored,
+        bad=[
+            {"reason": reason, "words": words, "messages": len(numbers), "first": numbers[0]}
+            for (reason, words), numbers in sorted(sample.bad.items(), key=lambda item: -len(item[1]))[:_PLACES_MAX]
+        ],
+    )
+
+
+def chao(seen: Mapping[str, int]) -> int:
+    """A lower bound of the distinct features, from those seen once and twice (Chao 1984, bias-corrected)."""
+    once = sum(count == 1 for count in seen.values())
+    twice = sum(count == 2 for count in seen.values())
+    return len(seen) + round(once * (once - 1) / (2 * (twice + 1)))
+
+
+def sharing(features: int, d: int) -> float:
+    """The expected share of features that have company in their column."""
+    return 1 - (1 - 1 / d) ** max(features - 1, 0)
+
+
+def recommended(features: int) -> int:
+    """The least power of two that leaves few features in company, up to D_MAX."""
+    d = 2
+    while d < D_MAX and sharing(features, d) > SHARING_MAX:
+        d *= 2
+    return d

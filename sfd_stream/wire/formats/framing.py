@@ -1,0 +1,104 @@
+"""Confluent's wire format: a zero byte, the id of a schema, the message. Schemas come from a registry, by id."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from sfd_stream.errors import RowDecodeError
+from sfd_stream.wire.reasons import Reason, bad
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+HEADER_BYTES = 5
+_READERS_MAX = 10_000
+"""Schemas whose readers are kept. A registry has far fewer; more would fill the memory."""
+
+
+class Schema(Protocol):
+    """A schema as a registry has it, with the schemas that it refers to, each under the name that it uses."""
+
+    @property
+    def kind(self) -> str:
+        """AVRO, PROTOBUF or JSON."""
+
+    @property
+    def text(self) -> str: ...
+
+    @property
+    def references(self) -> Sequence[tuple[str, Schema]]:
+        """All of them, those of references too; a schema comes after those that it refers to."""
+
+
+class Schemas(Protocol):
+    """Where schemas come from. Neither method waits."""
+
+    def find(self, schema_id: int) -> Schema | str | None:
+        """The schema; a sentence if the registry does not have it; None if it is not known yet."""
+
+    def request(self, schema_ids: frozenset[int]) -> None:
+        """Looks these up in the background."""
+
+    @property
+    def outage(self) -> str | None:
+        """Why the registry does not answer; None while it does."""
+
+    def close(self) -> None:
+        """Ends look-ups."""
+
+
+class FramedReader:
+    """Reads messages of one format by the schema that each names."""
+
+    def __init__(self, schemas: Schemas, kind: str, compiled: Callable[[Schema], Callable[[bytes], Any]]) -> None:
+        self._schemas = schemas
+        self._kind = kind
+        self._compiled = compiled
+        self._readers: dict[int, Callable[[bytes], Any]] = {}
+        self.close = schemas.close
+
+    def missing(self, values: Sequence[bytes]) -> frozenset[int]:
+        named = {value[1:HEADER_BYTES] for value in values if len(value) >= HEADER_BYTES and value[0] == 0}
+        ids = (int.from_bytes(raw, "big") for raw in named)
+        missing = frozenset(i for i in ids if i not in self._readers and self._schemas.find(i) is None)
+        if missing:
+            self._schemas.request(missing)
+        return missing
+
+    def is_missing(self, schema_ids: frozenset[int]) -> bool:
+        return any(self._schemas.find(schema_id) is None for schema_id in schema_ids)
+
+    @property
+    def outage(self) -> str | None:
+        return self._schemas.outage
+
+    def read(self, message: bytes) -> Any:
+        if len(message) < HEADER_BYTES or message[0] != 0:
+            raise bad(Reason.MALFORMED, "no zero byte and schema id in front, as a schema registry's messages have")
+        schema_id = int.from_bytes(message[1:HEADER_BYTES], "big")
+        read = self._readers.get(schema_id) or self._reader(schema_id)
+        return read(message[HEADER_BYTES:])
+
+    def _reader(self, schema_id: int) -> Callable[[bytes], Any]:
+        schema = self._schemas.find(schema_id)
+        if schema is None or isinstance(schema, str):
+            raise bad(Reason.UNKNOWN_SCHEMA, f"schema id {schema_id} is unknown: {schema or 'not looked up'}")
+        read = self._compile(schema_id, schema)
+        if len(self._readers) >= _READERS_MAX:
+            self._readers.clear()
+        self._readers[schema_id] = read
+        return read
+
+    def _compile(self, schema_id: int, schema: Schema) -> Callable[[bytes], Any]:
+        """A reader; for a schema that cannot be used, one that says so for every message."""
+        try:
+            if schema.kind != self._kind:
+                raise bad(Reason.BAD_SCHEMA, f"it is {schema.kind}, not {self._kind}")
+            return self._compiled(schema)
+        except RowDecodeError as error:
+            words = f"schema id {schema_id} cannot be used: {error.words}"
+
+            def refuse(_: bytes) -> Any:
+                raise bad(Reason.BAD_SCHEMA, words)
+
+            return refuse

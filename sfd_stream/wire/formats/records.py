@@ -1,0 +1,150 @@
+"""A batch of messages to one checked block, by way of records: what JSON, Avro and Protobuf share.
+
+A reader turns one message into plain values (None, bool, int, float, str, bytes, lists, mappings); the columns' mapping
+makes features of them. A bad message is reported alone and changes nothing of the others.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from sfd_stream.errors import RowDecodeError
+from sfd_stream.wire.columns import Columns, HashedColumns
+from sfd_stream.wire.flatten import Flattener
+from sfd_stream.wire.reasons import Reason, bad
+from sfd_stream.wire.row_parts import Part, RowLimits
+from sfd_stream.wire.rows import DecodedBatch, assembled, decode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from sfd_stream.wire.features import FeatureMap
+
+_NONE: frozenset[int] = frozenset()
+
+
+class Decoder(Protocol):
+    """Messages to rows. The loop's thread calls it; nothing in it waits."""
+
+    def decode(self, values: Sequence[bytes], columns: Columns, limits: RowLimits) -> DecodedBatch:
+        """The rows of a batch. Nothing that a message holds raises."""
+
+    def missing(self, values: Sequence[bytes]) -> frozenset[int]:
+        """The ids of schemas that must be looked up before these messages can be decoded; the look-up begins."""
+
+    def is_missing(self, schema_ids: frozenset[int]) -> bool:
+        """Whether any of these schemas is still being looked up."""
+
+    @property
+    def outage(self) -> str | None:
+        """Why a schema registry does not answer; None while it does."""
+
+    def close(self) -> None:
+        """Ends look-ups."""
+
+
+class Reader(Protocol):
+    """One message to plain values. Raises RowDecodeError for a bad one, and nothing else."""
+
+    def read(self, message: bytes) -> Any: ...
+    def missing(self, values: Sequence[bytes]) -> frozenset[int]: ...
+    def is_missing(self, schema_ids: frozenset[int]) -> bool: ...
+    @property
+    def outage(self) -> str | None: ...
+    def close(self) -> None: ...
+
+
+class PlainReader:
+    """Reads each message by one function, without a registry."""
+
+    outage = None
+
+    def __init__(self, read: Callable[[bytes], Any]) -> None:
+        self.read = read
+
+    def missing(self, values: Sequence[bytes]) -> frozenset[int]:  # noqa: ARG002 - no schema is ever missing
+        return _NONE
+
+    def is_missing(self, schema_ids: frozenset[int]) -> bool:  # noqa: ARG002 - as above
+        return False
+
+    def close(self) -> None:
+        """There is nothing to end."""
+
+
+class MsgpackDecoder:
+    """Rows as msgpack, which need neither a mapping nor a schema."""
+
+    outage = None
+
+    def decode(self, values: Sequence[bytes], columns: Columns, limits: RowLimits) -> DecodedBatch:
+        return decode(values, columns, limits)
+
+    def missing(self, values: Sequence[bytes]) -> frozenset[int]:  # noqa: ARG002 - no schema is ever missing
+        return _NONE
+
+    def is_missing(self, schema_ids: frozenset[int]) -> bool:  # noqa: ARG002 - as above
+        return False
+
+    def close(self) -> None:
+        """There is nothing to end."""
+
+
+class RecordDecoder:
+    """Records by a reader, for hashed columns that have a mapping."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+        self.missing = reader.missing
+        self.is_missing = reader.is_missing
+        self.close = reader.close
+
+    @property
+    def outage(self) -> str | None:
+        return self._reader.outage
+
+    def decode(self, values: Sequence[bytes], columns: Columns, limits: RowLimits) -> DecodedBatch:
+        assert isinstance(columns, HashedColumns), "checked with the settings"
+        assert columns.mapping is not None, "columns of records have a mapping"
+        flattened = Flattener(columns.mapping, limits.string_bytes_max)
+        faults: dict[int, RowDecodeError] = {}
+        good: list[tuple[int, list[int]]] = []
+        for number, value in enumerate(values):
+            before = len(flattened.names)
+            try:
+                good.append((number, self._add(value, columns.mapping, flattened, limits)))
+            except RowDecodeError as error:
+                faults[number] = error
+                flattened.cut(before)
+        return assembled(len(values), [_part(good, flattened)] if good else [], faults, columns)
+
+    def _add(self, value: bytes, mapping: FeatureMap, flattened: Flattener, limits: RowLimits) -> list[int]:
+        """Appends the features of a message; returns how many each of its rows has."""
+        _check("bytes", len(value), limits.message_bytes_max)
+        records = mapping.records_of(self._reader.read(value))
+        _check("rows", len(records), limits.rows_max)
+        ends = [len(flattened.names)]
+        for record in records:
+            flattened.add(record)
+            ends.append(len(flattened.names))
+        _check("features", ends[-1] - ends[0], limits.nnz_max)
+        return [end - start for start, end in pairwise(ends)]
+
+
+def _check(what: str, count: int, most: int) -> None:
+    if count > most:
+        raise bad(Reason.OVER_LIMIT, f"{count} {what}; at most {most} are allowed")
+
+
+def _part(good: list[tuple[int, list[int]]], flattened: Flattener) -> Part:
+    return Part(
+        messages=np.array([number for number, _ in good], dtype=np.int64),
+        rows=np.array([len(lengths) for _, lengths in good], dtype=np.int64),
+        nnz=np.array([sum(lengths) for _, lengths in good], dtype=np.int64),
+        lengths=np.array([length for _, lengths in good for length in lengths], dtype=np.int64),
+        features=flattened.names,
+        values=np.array(flattened.values, dtype=np.float64),
+    )

@@ -1,0 +1,125 @@
+"""`sfd-stream features`: what is said about a sample is true of it."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sfd_stream import FeatureMap, HashedColumns
+from sfd_stream.cli import main
+from sfd_stream.cli.features import _await_schemas
+from sfd_stream.errors import BrokerUnavailableError
+from sfd_stream.service.preview import SHARING_MAX, chao, preview, recommended, sharing
+from sfd_stream.wire.formats.from_json import read_json
+
+EVENTS: list[dict[str, Any]] = [
+    {"id": f"x{n}", "user": f"u{n % 5}", "price": 100.0, "clicks": 1, "raw": None, "secret": "s"} for n in range(100)
+]
+
+
+def previewed(records: list[Any], d: int = 1024, **settings: Any) -> Any:
+    columns = HashedColumns(d, mapping=FeatureMap.from_settings(settings))
+    return preview([json.dumps(record).encode() for record in records], read_json, columns, 256)
+
+
+def test_the_first_rows_are_shown_as_a_worker_adds_them() -> None:
+    found = previewed(EVENTS, exclude=["id", "secret"])
+    columns = HashedColumns(1024, mapping=FeatureMap.from_settings({"exclude": ["id", "secret"]}))
+    block, _ = columns.block_of(EVENTS[:3])
+    shown = {each["column"]: each["value"] for each in found.first_rows[0]}
+    end = block.indptr[1]
+    assert shown == dict(zip(block.indices[:end].tolist(), block.values[:end].tolist(), strict=True))
+    assert len(found.first_rows) == 3
+
+
+def test_features_are_counted_and_dominating_ones_ids_and_ignored_fields_are_named() -> None:
+    found = previewed(EVENTS, exclude=["secret"])
+    assert (found.messages, found.rows, found.features) == (100, 100, 107)
+    assert [each["feature"] for each in found.dominant] == ["price"]
+    assert found.like_ids == [{"field": "id", "values": 100, "rows": 100}]
+    assert found.ignored == {"secret": "excluded"}
+    assert [line.partition(" ")[0] for line in found.warnings()][:2] == ["id", "price"]
+
+
+def test_bad_records_have_their_reason_and_the_others_count() -> None:
+    found = previewed([*EVENTS[:5], {"a": [1.0]}, *EVENTS[:5], {"a": [2.0]}, 7])
+    assert found.rows == 10
+    assert [(each["reason"], each["messages"], each["first"]) for each in found.bad] == [
+        ("bad_field", 2, 5),
+        ("bad_path", 1, 12),
+    ]
+    assert found.warnings()[0].startswith("3 of 13 messages are bad: a list of numbers needs vector")
+
+
+def test_collisions_are_those_of_the_sample_and_a_recommended_d_has_few() -> None:
+    found = previewed([{"word": [f"w{n}" for n in range(400)]}], d=256)
+    places = Counter(HashedColumns(256).column_of(f"word=w{n}")[0] for n in range(400))
+    assert found.sharing == sum(count for count in places.values() if count > 1)
+    assert sharing(found.features_estimated, found.d_recommended) <= SHARING_MAX
+    assert sharing(found.features_estimated, found.d_recommended // 2) > SHARING_MAX
+    assert any("consider sketch.d" in line for line in found.warnings())
+
+
+def test_the_estimate_of_the_topics_features_is_near_for_a_uniform_vocabulary() -> None:
+    rng = np.random.default_rng(0)
+    seen = Counter(map(str, rng.integers(0, 1000, 1500).tolist()))
+    assert len(seen) < 800
+    assert 850 < chao(seen) < 1150
+    assert recommended(0) == 2
+
+
+def test_a_registry_that_does_not_answer_is_named_after_the_time_limit() -> None:
+    class Waiting:
+        outage = "connection refused, for 3 s"
+
+        def missing(self, _: Any) -> frozenset[int]:
+            return frozenset({1})
+
+        def is_missing(self, _: Any) -> bool:
+            return True
+
+    moments = iter(range(100))
+    with pytest.raises(BrokerUnavailableError, match="connection refused"):
+        _await_schemas(Waiting(), [b""], clock=lambda: float(next(moments)), timeout_s=2)  # type: ignore[arg-type]
+
+
+# -- the command -----------------------------------------------------------------------------------------
+
+GIVEN = {
+    "kafka.bootstrap.servers": "127.0.0.1:1", "kafka.group.id": "g", "input.topic": "t", "input.format": "json",
+    "input.columns": "hashed", "sketch.d": "1024", "checkpoint.url": "memory://x",
+}  # fmt: skip
+
+
+def flags(**changes: str) -> list[str]:
+    given = GIVEN | {name.replace("__", "."): value for name, value in changes.items()}
+    return [word for name, value in given.items() for word in ("--set", f"{name}={value}")]
+
+
+def test_a_file_is_previewed_for_people_and_for_programs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "events.jsonl"
+    file.write_text("\n".join(json.dumps(event) for event in EVENTS) + "\n\n")
+    assert main(["features", "--file", str(file), *flags(input__features="{exclude: [secret]}")]) == 0
+    out = capsys.readouterr().out
+    assert "row 1: 4 features" in out
+    assert "secret (excluded)" in out
+    assert "price has" in out
+    assert main(["features", "--json", "--file", str(file), "--sample", "10", *flags()]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["rows"], found["messages"]) == (10, 10)
+
+
+@pytest.mark.parametrize(
+    ("changes", "file", "words"),
+    [({"input__format": "msgpack"}, None, "input.format is msgpack"), ({}, "/no/such/file", "No such file")],
+)
+def test_what_cannot_be_previewed_is_said(
+    changes: dict[str, str], file: str | None, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["features", *(["--file", file] if file else []), *flags(**changes)]) == 2
+    assert words in capsys.readouterr().err
