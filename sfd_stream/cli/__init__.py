@@ -32,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return run(arguments)
     except BrokenPipeError:
-        # Whoever read our output has seen enough; keep Python from complaining when it flushes at exit.
+        # The reader of our output has closed it; keep Python from complaining when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the boundary: nothing may pass

@@ -84,7 +84,7 @@ class Teller:
 
     @contextmanager
     def watching(self, look: Callable[[], Look]) -> Iterator[None]:
-        """The table of partitions, looked up anew all the time; gone again at the end."""
+        """The table of partitions, refreshed all the time, and removed at the end."""
         if not self.live:
             yield
             return

@@ -70,7 +70,7 @@ def _print_published(merger: "Merger", watch: "MergeWatch") -> None:
 
 
 def _serve(some: "Some") -> None:
-    """Until told to stop; whoever watches is answered meanwhile."""
+    """Runs until it is stopped, and serves health and metrics meanwhile."""
     from sfd_stream.service.logs import get_logger
     from sfd_stream.service.merge_watch import routes_of
     from sfd_stream.service.web import Port

@@ -26,7 +26,7 @@ def print_json(value: Any) -> None:
 
 
 def print_json_line(value: Any) -> None:
-    """One of many JSON documents, a line each, seen at once by whoever reads them."""
+    """One of many JSON documents, a line each, flushed at once for the reader."""
     sys.stdout.write(_json(value) + "\n")
     sys.stdout.flush()
 

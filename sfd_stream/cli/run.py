@@ -140,7 +140,7 @@ def work(
 
 
 def stop_on_signals(stop: "Callable[[], None]", log: Any, end: "Callable[[], None]" = lambda: None) -> None:
-    """The first SIGTERM or SIGINT stops in good order, the second ends at once, `end` being called on the way."""
+    """The first SIGTERM or SIGINT stops gracefully, the second ends at once, `end` being called on the way."""
 
     def say(name: str) -> None:
         log.info("stopping: a last checkpoint, then out; a second signal ends it at once", signal=name)

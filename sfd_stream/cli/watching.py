@@ -47,7 +47,7 @@ def listener_of(settings: Settings, socket_path: Path | None) -> socket.socket:
 
 @contextmanager
 def watched(settings: Settings, worker: Worker, listener: socket.socket) -> Iterator[Port]:
-    """The worker shown to whoever asks, until it ends."""
+    """Serves the status of the worker until it ends."""
     within = routes_within(worker.watch) if listener.family == socket.AF_UNIX else {}
     port = Port(listener, {**routes_of(worker.watch, settings.http.stuck_after_s), **within})
     port.start()

@@ -23,7 +23,7 @@ _CALLBACK: Final = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """The first key is the one to mend."""
+    """The first key is the one to correct."""
 
     keys: tuple[str, ...]
     text: str

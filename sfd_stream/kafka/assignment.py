@@ -126,7 +126,8 @@ class Assignment:
     def expel(self) -> frozenset[int]:
         """Polled too late: what was ours is another's by now, whether or not the client says so later.
 
-        By the time that this news is read the client may have told of the loss, and even have been assigned anew.
+        By the time that this news is read the client may have reported the loss, and
+        may even have been assigned them again.
         """
         lost = self._before - self._left_in_this_poll
         self.lose(lost)
@@ -229,7 +230,8 @@ class Assignment:
     def _assign(self, begun: Mapping[int, Start]) -> None:
         """Eager: the whole assignment at once, those already read where they are.
 
-        The client keeps a partition's pause when it is unassigned and assigned again: each is paused or resumed anew.
+        The client keeps a partition's pause when it is unassigned and assigned again: each is paused or
+        resumed at every assignment.
         """
         if self._incremental:
             starts = dict(begun)

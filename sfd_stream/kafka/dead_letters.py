@@ -153,12 +153,12 @@ class BadMessageGauge:
         if self._consecutive >= self._max_consecutive:
             raise TooManyBadMessagesError(
                 f"{self._consecutive} bad messages in a row: dead_letters.max_consecutive ="
-                f" {self._max_consecutive}; the last is {place} ({reason}): mend the producer or raise it"
+                f" {self._max_consecutive}; the last is {place} ({reason}): fix the producer or raise it"
             )
         if self._seen >= self._window and self._bad > self._max_bad:
             raise TooManyBadMessagesError(
                 f"{self._bad} of the last {self._window} messages are bad, more than dead_letters.max_share ="
-                f" {self._max_share:g}; the last is {place} ({reason}): mend the producer or raise it"
+                f" {self._max_share:g}; the last is {place} ({reason}): fix the producer or raise it"
             )
 
     def _count(self, bad: bool, count: int) -> None:

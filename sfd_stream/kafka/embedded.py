@@ -65,7 +65,7 @@ def main() -> None:
     with EmbeddedBroker() as broker, contextlib.suppress(KeyboardInterrupt):
         sys.stdout.write(broker.bootstrap + "\n")
         sys.stdout.flush()
-        if stat.S_ISFIFO(os.fstat(0).st_mode):  # whoever started it holds the other end: it ends with them
+        if stat.S_ISFIFO(os.fstat(0).st_mode):  # the process that started it holds the other end: both end together
             while sys.stdin.read(4096):
                 pass
         else:  # a terminal would stop a process in the background that reads from it

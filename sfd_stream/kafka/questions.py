@@ -61,7 +61,7 @@ class Questions:
         return self._cluster.cluster_id(timeout_s)
 
     def topic_id(self, timeout_s: float) -> str | None:
-        """Asked anew each time: a topic deleted and made again has another. None on the built-in broker."""
+        """Asked each time: a topic that was deleted and recreated has another one. None on the built-in broker."""
         found = self._cluster.topic_id(timeout_s)
         self._first_topic_id = self._first_topic_id or found
         return found

@@ -276,7 +276,7 @@ class Source(Questions):
             if fault is Fault.OUTSIDE_LOG:
                 partition = event.partition()
                 if partition is None or not self._assignment.stayed(partition):
-                    continue  # an old position: whoever has the partition now has its own
+                    continue  # an old position: the present owner has its own
                 if self._went_on(partition):
                     self._logger.warning("another worker went on with %s/%s: joining again", self.topic, partition)
                     self._assignment.lose({partition})

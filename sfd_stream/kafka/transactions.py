@@ -1,4 +1,4 @@
-"""Messages and offsets in one transaction: whoever reads only what is committed sees all of it, once, or nothing.
+"""Messages and offsets in one transaction: a `read_committed` reader gets all of it, once, or nothing.
 
     offsets (the group's coordinator refuses who is no member of this generation) ──► messages ──► commit
 
@@ -181,7 +181,7 @@ class TransactionalSink:
         def call() -> None:
             try:
                 step(_TURN_S)
-            except BaseException as error:  # noqa: BLE001 - it belongs to whoever waits
+            except BaseException as error:  # noqa: BLE001 - it belongs to the caller that waits
                 done.set_exception(error)
             else:
                 done.set_result(None)

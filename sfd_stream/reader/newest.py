@@ -54,7 +54,7 @@ class _Held:
 class Newest:
     """Messages by key. They are decoded when somebody looks, so that the past of a topic costs no decoding.
 
-    Whoever can write to the topic can write anything. A message that is not a snapshot of its key is skipped and
+    Everyone who may write to the topic can write anything. A message that is not a snapshot of its key is skipped and
     counted, and changes nothing: what was good before stays. A null value resets its key.
     """
 

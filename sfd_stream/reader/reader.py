@@ -3,7 +3,7 @@
 It keeps the newest snapshot of every partition by (epoch, number) and never goes back: what a worker that lost its
 partition publishes late is dropped. It joins no group and commits nothing. One thread at a time.
 
-Whoever can write to the topic can write anything there: what is no snapshot is skipped, counted and logged, references
+Everyone who may write to the topic can write anything: what is no snapshot is skipped, counted and logged, references
 are followed only to stores that the reader was told to trust, and sizes are checked before memory is taken for them.
 """
 
@@ -160,8 +160,8 @@ class SnapshotReader:
     def watch(self, *, every_s: float = 1.0, unchanged: bool = False) -> Iterator[MergedSketch]:
         """The merged sketch as it is and then whenever it has changed, at most once in `every_s`; ends with `close`.
 
-        `unchanged` gives it every time, with its new ages. An empty topic is waited for, and once begun a broker or
-        store that is away; what waiting does not mend raises.
+        `unchanged` gives it every time, with its new ages. Waits while the topic is empty. After the first result it
+        also waits out broker and store outages. Permanent errors are raised.
 
         >>> for merged in reader.watch(every_s=0.1):
         ...     print(merged.rows)
@@ -270,7 +270,7 @@ class SnapshotReader:
         for at, record in enumerate(records):
             past.offer(record.key, record.value, record.headers)
             if at in chosen:
-                # The bytes of what was replaced long ago may be gone, and what was damaged may have been mended since.
+                # The bytes of what was replaced long ago may be gone, and what was damaged may be repaired since.
                 with contextlib.suppress(ObjectMissingError, FormatError):
                     yield self._merge(self._resolved(past, final=False))
 
@@ -363,7 +363,7 @@ class SnapshotReader:
         return resolve(reference, blob, store=url, max_bytes=limit)
 
     def _trusted_url(self, reference: Reference) -> str:
-        """Where to read it: whoever can write to the topic can write any address into a reference."""
+        """Where to read it. Everyone who may write to the topic can write any address into a reference."""
         if self._store_url is not None:
             return self._store_url
         found = self._trusted.get(_plain(reference.store))

@@ -1,7 +1,7 @@
 """Which of N workers run, which wait to be started again, and when it is over. Pure: times and exit codes come in.
 
 starting ──► running ──► done            it ended with 0, and was to work until the end
-              │  ▲  └──► final           it ended with 2, 3, 4 or 5: no restart mends that, so all stop
+              │  ▲  └──► final           it ended with 2, 3, 4 or 5: no restart helps, so all stop
               ▼  │
              waiting                     anything else: started again, later after each failure
 """

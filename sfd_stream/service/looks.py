@@ -243,7 +243,7 @@ class Looker:
         self._rest_until_s = self._clock() + max(EVERY_S / max(len(assigned), 1), cost_s * (1 / SHARE_MAX - 1))
 
     def _refer(self, partition: int, top: Top) -> None:
-        """A state begun anew may have fewer columns, and is not compared."""
+        """A new state may have fewer columns, and is not compared."""
         before, moved, angle = self._references.get(partition), None, None
         if before is not None and _comparable(before.top, top):
             moved, angle = drift(before.top.directions, top.directions), angle_between(before.top, top)

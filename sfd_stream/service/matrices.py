@@ -82,7 +82,7 @@ def blocks_of(matrix: Any) -> Iterator[Any]:
 
 
 def _guarded(path: Path, read: Callable[[Path], Iterator[T]]) -> Iterator[T]:
-    """What a file does wrong is the user's to mend, not a fault of ours."""
+    """What a file does wrong is for the user to fix, not a fault of ours."""
     try:
         yield from read(path)
     except OSError as error:

@@ -131,7 +131,7 @@ class Merger:
                 return
 
     def _going(self) -> bool:
-        """Reading a long topic takes its time: whoever watches sees that it lives, and it can be told to stop."""
+        """Reading a long topic takes its time: meanwhile it reports that it is alive, and can be stopped."""
         self._watch.alive()
         return not self._stopped.is_set()
 

@@ -1,4 +1,4 @@
-"""What a person does to a partition's state in a real store: go back, start anew, tidy up. Nothing is rewritten."""
+"""What a person does to a partition's state in a real store: go back, start again, prune. Nothing is rewritten."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sfd_stream.storage.contract import Store
 T = TypeVar("T")
 
 TRIES = 5
-"""An owner at work may fill the slot first; so often it is tried anew, behind what it wrote."""
+"""An active owner may fill the slot first: this many attempts are made, each after the newest manifest."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What a worker is doing, as one frozen value: made by its loop, read by whoever asks, never changed.
+"""What a worker is doing, as one frozen value: made by its loop, read by all who ask, never changed.
 
 The HTTP port shows it as JSON; metrics that are gauges are read off it when somebody scrapes.
 """

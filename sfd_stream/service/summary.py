@@ -1,4 +1,4 @@
-"""What the checkpoints hold, counted: the truth after a run, whoever made it. Reads the store, no broker."""
+"""What the checkpoints hold, counted: the truth after a run, by any worker. Reads the store, no broker."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """N workers of one group, each a process, under one roof: started, started again when they die, stopped together.
 
 A child's standard input is a pipe that nobody writes to: it ends when the supervisor does, however that happens, and
-the child then stops in good order (`stop_with_parent`). Children have sessions of their own, so that a Ctrl-C on the
+the child then stops gracefully (`stop_with_parent`). Children have sessions of their own, so that a Ctrl-C on the
 terminal reaches them once, through the supervisor.
 """
 
@@ -72,7 +72,7 @@ class Supervisor:
         return self._crew.exit_code
 
     def stop(self) -> None:
-        """In good order. May be called from a signal handler."""
+        """Gracefully. May be called from a signal handler."""
         self._stop_asked = True
 
     def kill(self) -> None:
@@ -103,7 +103,7 @@ class Supervisor:
                 self._log.info("worker ended", worker=number, code=code)
 
     def _stop_all(self) -> None:
-        """Asks once; whoever is still there when the time is up is ended."""
+        """Asks once; those still running when the time is up are killed."""
         if self._stop_asked and not self._crew.stopping:
             self._crew.stop()
         if not self._crew.stopping:
@@ -124,7 +124,7 @@ def spawn(command: Sequence[str]) -> subprocess.Popen[bytes]:
 
 
 def stop_with_parent(pipe: int, budget_s: float) -> None:
-    """In a child: once the pipe from the supervisor ends, stop in good order, or at the latest after `budget_s`."""
+    """In a child: once the pipe from the supervisor ends, stop gracefully, or at the latest after `budget_s`."""
 
     def watch() -> None:
         while os.read(pipe, 1):

@@ -1,6 +1,6 @@
 """Topics: whether one exists, how many partitions it has; one that does not exist is created if we may.
 
-BrokerUnavailableError where no broker answers in time: whoever can wait asks again.
+BrokerUnavailableError where no broker answers in time: callers that can wait ask again.
 """
 
 from __future__ import annotations

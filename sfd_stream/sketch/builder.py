@@ -127,7 +127,7 @@ def _half_weighted(block: RowBlock, quarters: Float) -> Float:
 @cache
 def keep_freed_memory() -> None:
     """A shrink frees some megabytes that the next one needs again. glibc gives them back to the kernel in between, and
-    having every page anew costs up to a fifth of the time.
+    getting every page again costs up to a fifth of the time.
 
     It learns from the largest block freed how much may stay (mallopt(3), M_MMAP_THRESHOLD: twice its size, and no more
     than 64 MB). This one is never touched, so it costs nothing; with another allocator nothing happens.

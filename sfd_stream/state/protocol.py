@@ -4,7 +4,7 @@ Each procedure is a generator of requests (`state/steps.py`); the letters point 
 `docs/architecture.md` that a step is there for. Two guards carry everything:
 
 - a slot is filled by create-if-absent, and one's own bytes in it are the only proof of having filled it;
-- whoever filled a slot owns it only if a LIST after it is empty [A, B]. The newest manifest is never removed,
+- a worker that filled a slot owns it only if a LIST after it is empty [A, B]. The newest manifest is never removed,
   so a zombie that fills a slot long since used and pruned always sees something after it.
 """
 

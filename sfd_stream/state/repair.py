@@ -1,4 +1,4 @@
-"""What a person may do to a partition's state: go back to an older one, or start anew. Nothing is rewritten.
+"""What a person may do to a partition's state: go back to an older one, or start again. Nothing is rewritten.
 
 Both append a manifest with a higher epoch, so a running owner is fenced and readers take the new state for
 newer; both copy blobs to names of the new slot, so that retention may go on removing the old ones [C]. Both

@@ -3,7 +3,7 @@
 A procedure is a generator: it yields requests, is sent answers, and returns an outcome. So one and the same
 code runs on a real store (`state/perform.py`, `worker/jobs.py`) and in a model that stops, delays, doubles and loses at
 every yield. `UNKNOWN` means that the request may or may not have happened, and may still happen later; the
-procedure decides what to send again, whoever drives it decides how long to wait and when to give up.
+procedure decides what to send again, its driver decides how long to wait and when to give up.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Delete:
 
 @dataclass(frozen=True)
 class AskLog:
-    """The input partition's watermarks, asked anew. `again`: the last answer is not believed, wait first."""
+    """The input partition's watermarks, asked each time. `again`: the last answer is not believed, wait first."""
 
     again: bool = False
 

@@ -179,7 +179,7 @@ class DiskStore:
     def _make_durable_folder(self, folder: Path) -> None:
         """Make the folder and sync it into its parents.
 
-        Also when it was there already: whoever made it may have died before the sync.
+        Also when it was there already: the process that created it may have died before the sync.
         """
         if folder in self._durable_folders and folder.is_dir():
             return
@@ -217,7 +217,7 @@ class DiskStore:
         try:
             self._fsync_folder(folder.parent)
         except PermissionError:
-            # Above our root a folder need not be readable to us; whoever made the root there answers for it.
+            # Above our root a folder need not be readable to us; its creator has made it durable.
             if folder != self._root:
                 raise
 

@@ -112,7 +112,7 @@ class ObjectStore:
             raise
 
     def _is_missing(self, key: str) -> bool:
-        """S3 says 403 for what is not there to whoever may list only below a prefix: the list knows better."""
+        """S3 answers 403 for a missing object where only a prefix may be listed: the list shows whether it exists."""
         with contextlib.suppress(StoreError):
             return key not in self.list(key.rpartition("/")[0])
         return False

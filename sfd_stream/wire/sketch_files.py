@@ -54,7 +54,7 @@ def _features_in(snapshot: Snapshot, seed: int) -> HashedColumns:
 
 
 def save_snapshot(snapshot: Snapshot, file: str | os.PathLike[str]) -> None:
-    """Replaces the file as a whole: whoever reads it meanwhile gets the old one or the new one."""
+    """Replaces the file as a whole: a concurrent reader gets the old one or the new one."""
     encoded, target = encode_snapshot(snapshot), Path(file)
     fresh = target.with_name(f".{target.name}.{os.getpid()}")
     try:

@@ -57,7 +57,7 @@ class SnapshotId:
         return self.cluster, self.topic, self.partition, self.window
 
     def __str__(self) -> str:
-        """For people: whoever writes to the topic chooses the texts, so control characters are escaped."""
+        """For people: a writer to the topic chooses the texts, so control characters are escaped."""
         return f"{repr(self.key)[1:-1]} ({self.epoch}, {self.number})"
 
     def as_map(self) -> dict[str, Any]:

@@ -79,7 +79,7 @@ class Intake:
             where = f"{self._topic}/{record.partition} offset {record.offset}"
             if self.letters is None:
                 raise TooManyBadMessagesError(
-                    f"{where} is not rows ({error}) and dead_letters.topic is not set: set it, or mend the producer"
+                    f"{where} is not rows ({error}) and dead_letters.topic is not set: set it, or fix the producer"
                 )
             self._gauge.good(message - done)
             done = message + 1

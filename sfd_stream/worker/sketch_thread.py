@@ -149,6 +149,6 @@ def _shoot(sketched: Sketched) -> Shot:
 
 def _too_large(where: str, error: OverflowError) -> RefusedStateError:
     return RefusedStateError(
-        f"the rows of {where} are too large to be added up: {error}; its checkpoint stays as it was. To begin anew "
+        f"the rows of {where} are too large to be added up: {error}; its checkpoint stays as it was. To start again "
         f'after them run "sfd-stream checkpoint reset {where} --to latest"'
     )

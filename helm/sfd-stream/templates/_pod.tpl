@@ -1,7 +1,7 @@
 {{/* A pod of ours: dict "root" . "component" "worker|merge|topics" "args" (list ...) "resources" {...} "serves" bool "restart" "" */}}
 {{- define "sfd.pod" -}}
 {{- $root := .root -}}
-{{- /* Whoever needs no checkpoints must not wait for a claim that another node holds. */}}
+{{- /* A pod that needs no checkpoints must not wait for a claim that another node holds. */}}
 {{- $onDisk := and (include "sfd.onDisk" $root) (has .component (list "worker" "merge")) -}}
 metadata:
   annotations:

@@ -76,7 +76,7 @@ def _fetched(consumer: Any, properties: dict[str, Any]) -> Any:
 
 
 def write(patient: Patient) -> Finding:
-    """READ too on the topic of snapshots: a state begun anew looks there for the last epoch."""
+    """READ too on the topic of snapshots: a new state looks there for the last epoch."""
     snapshots, held = patient.settings.snapshot.topic, []
     for name in patient.topics_written():
         found = patient.topic(name)
