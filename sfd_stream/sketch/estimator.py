@@ -22,10 +22,10 @@ from sfd_stream.sketch.sketch import Sketch, back
 class NotFittedError(ValueError, AttributeError):
     """Raised when a result is requested before any rows were given. It has both bases of scikit-learn's own.
 
-    >>> from sfd_stream import NotFittedError, SparseFrequentDirections
+    >>> from sfd_stream import SparseFrequentDirections
     >>> try:
     ...     SparseFrequentDirections(ell=4).sketch()
-    ... except NotFittedError:
+    ... except ValueError:  # NotFittedError is one, and so is scikit-learn's own, raised where that is in use
     ...     print("give it rows first: partial_fit or fit")
     give it rows first: partial_fit or fit
     """

@@ -118,6 +118,11 @@ class Site:
         return told
 
 
+def now() -> float:
+    """Looked up at each call, so that tests can change the clock."""
+    return time.time()
+
+
 class History:
     """An owner of one partition, without a broker: claims, and checkpoints rows."""
 
@@ -127,7 +132,7 @@ class History:
         self.log = LogFacts(0, 1_000_000)
         self.shape = shape_of(settings, partition)
         self.binding = Binding(*ids, site.group, site.topic, partition)
-        plan, runtime = plan_of(settings, until_end=False), Runtime(store_of(settings))
+        plan, runtime = plan_of(settings, until_end=False), Runtime(store_of(settings), wall_clock=now)
         self.chain = CheckpointChain(plan, partition, runtime, lambda _: None)
         self.state: PartitionState
 

@@ -37,7 +37,7 @@ def test_the_captures_are_of_the_commands_that_make_them() -> None:
 
 def test_every_check_of_the_doctor_is_told_and_shown() -> None:
     names = {"settings", *(check.name for check in checks())}
-    table = PAGE.split("| checks | tried by |")[1].split("\n\n")[0]
+    table = PAGE.split("| checks | how |")[1].split("\n\n")[0]
     words = table.replace("right to write, to the group", "right to write, right to the group")
     assert not [name for name in names if name not in words]
     assert not [name for name in names if capture("doctor").count(f" {name} ") < 2]

@@ -51,7 +51,9 @@ def test_every_source_reads_again_after_its_only_broker_was_fenced(private_broke
     broker, rng = private_broker(), random.Random(5301)
     topic = broker.create_topic()
     kafka = {"bootstrap.servers": broker.bootstrap, "reconnect.backoff.max.ms": 500, "log_level": 2, **QUICK}
-    sources = [Source({**kafka, "group.id": f"g{n}"}, topic, Diary({0: Start(0)})) for n in range(SOURCES)]
+    sources = [Source({**kafka, "group.id": f"g{n}"}, topic) for n in range(SOURCES)]
+    for source in sources:
+        source.subscribe(Diary({0: Start(0)}))
     ends = [0] * SOURCES
     for number in range(1, ROUNDS + 1):
         restart_and_fence(broker, rng)

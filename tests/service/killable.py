@@ -5,6 +5,7 @@
 SFD_TEST_DIE_AT=point:n:marker   kill -9 itself there, after making the file `marker`
 SFD_TEST_STOP_AT=point:n:marker  SIGSTOP itself there: a zombie, until somebody sends it SIGCONT
 SFD_TEST_SLOW_AT=point:seconds   sleep at each passing
+SFD_TEST_SLOW_LOOP=seconds       sleep at every tenth poll, on the loop's own thread
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from collections.abc import Callable
 from multiprocessing import get_context
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import Any
 
 import threadpoolctl  # noqa: F401 - as below
 
@@ -27,6 +29,7 @@ import sfd_stream.cli.wiring  # noqa: F401 - what `work` imports when it is call
 from sfd_stream.cli import _report
 from sfd_stream.cli.run import work
 from sfd_stream.config.model import Settings
+from sfd_stream.kafka.source import Source
 from sfd_stream.service.logs import configure
 
 ONE_THREAD = dict.fromkeys(("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"), "1")
@@ -60,6 +63,18 @@ def slow_at(wanted: str, seconds: float) -> Callable[[str], None]:
     return lambda point: time.sleep(seconds) if point == wanted else None
 
 
+def slow_loop(seconds: float) -> None:
+    """A named point blocks its job, not the loop; this blocks the loop."""
+    poll, calls = Source.poll, itertools.count(1)
+
+    def slow(self: Source, *args: Any) -> Any:
+        if next(calls) % 10 == 0:
+            time.sleep(seconds)
+        return poll(self, *args)
+
+    Source.poll = slow  # type: ignore[method-assign]
+
+
 def hooks() -> list[Callable[[str], None]]:
     found = []
     if given := os.environ.get("SFD_TEST_SLOW_AT"):
@@ -77,6 +92,8 @@ def main(settings_path: Path, *, until_end: bool) -> int:
     settings = Settings.model_validate(json.loads(settings_path.read_text()))
     configure(level=settings.log.level, form="json", secrets=settings.secret_values())
     reached = hooks()
+    if given := os.environ.get("SFD_TEST_SLOW_LOOP"):
+        slow_loop(float(given))
 
     def reach(point: str) -> None:
         for hook in reached:

@@ -177,6 +177,7 @@ class Run:
         die_at: str | None = None,
         nth: int = 1,
         slow_at: str | None = None,
+        slow_loop_s: float | None = None,
         stop_at: str | None = None,
         **changes: Mapping[str, Any],
     ) -> WorkerProcess:
@@ -193,6 +194,8 @@ class Run:
             environment["SFD_TEST_STOP_AT"] = f"{stop_at}:{nth}:{marker}"
         if slow_at is not None:
             environment["SFD_TEST_SLOW_AT"] = slow_at
+        if slow_loop_s is not None:
+            environment["SFD_TEST_SLOW_LOOP"] = str(slow_loop_s)
         process = killable.start(path, log_path, environment, until_end=until_end)
         worker = WorkerProcess(process, log_path, marker if die_at or stop_at else None)
         self.workers.append(worker)

@@ -117,7 +117,7 @@ def test_while_the_registry_is_unavailable_reading_waits_and_nothing_is_lost(
         proxy.refusing.set()
         kafka.produce(topic, [framed(second, as_avro(event, later)) for event in data[1000:2000]])
         kafka.produce(topic, [way.write(event) for event in data[2000:]])
-        companion.until(lambda: companion.worker.registry_outage is not None, "the outage")
+        companion.until(lambda: companion.worker.intake.decoder.outage is not None, "the outage")
         registry.start()
         ways(registry.url, tmp_path)
         assert registered(registry.url, "AVRO", json.dumps(later)) == second
@@ -125,7 +125,7 @@ def test_while_the_registry_is_unavailable_reading_waits_and_nothing_is_lost(
         proxy.refusing.clear()
         companion.until(lambda: run.durable_offset(0) == 3000, "all rows")
         companion.stop()
-    assert companion.worker.registry_outage is None
+    assert companion.worker.intake.decoder.outage is None
     state = run.state(0)
     assert (state.rows, state.bad) == (3_000, 0)
     assert kafka.end_offset(letters) == 0

@@ -357,7 +357,9 @@ def test_a_revoke_past_its_budget_lets_go_and_nothing_is_committed_later(
     turn_until(worker, lambda: reading(worker, 0))
     for _ in range(20):
         worker.turn()
-    assert source.commits == [(0, 0), (0, 30 if made else 0)], "the claims' own, not the one that was let go"
+    *first, last = source.commits
+    assert last == (0, 30 if made else 0), "the second claim's own"
+    assert first in ([], [(0, 0)]), "the first claim's own, if it was in time; not that of the released checkpoint"
 
 
 def test_a_revoke_does_not_wait_for_a_claim() -> None:

@@ -173,15 +173,17 @@ class Faults:
         self._rng = np.random.default_rng(1)
         self._well = self._run(make_run)
         self._storeless = self._run(make_run, slow_at="before-Put:600")
-        self._stalled = self._run(make_run, slow_at="before-publish:5", snapshot={"topic": small, "every_s": 1.0})
+        self._stalled = self._run(make_run, slow_loop_s=5.0, snapshot={"topic": small, "every_s": 1.0})
         self._robbed = self._run(make_run)
         self._program = self._supervised(program)
         self._killed: set[int] = set()
 
-    def _run(self, make_run: MakeRun, slow_at: str | None = None, **changes: Any) -> Run:
+    def _run(
+        self, make_run: MakeRun, slow_at: str | None = None, slow_loop_s: float | None = None, **changes: Any
+    ) -> Run:
         topic = self._kafka.create_topic(partitions=2)
         run = make_run(self._kafka, topic, changes={**settings_of(self._kafka), **changes})
-        run.start(slow_at=slow_at)
+        run.start(slow_at=slow_at, slow_loop_s=slow_loop_s)
         return run
 
     def _supervised(self, program: MakeProgram) -> Program:
