@@ -146,6 +146,14 @@ def _daemon(daemon: str, client: str) -> Iterator[Engine]:
     finally:
         process.terminate()
         process.wait(60)
+        unmount_all(folder)
+
+
+def unmount_all(folder: Path) -> None:
+    """Unmounts what dockerd leaves mounted (its network namespace): a folder with a mount cannot be removed."""
+    points = [line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines()]
+    for point in reversed([point for point in points if Path(point).is_relative_to(folder.resolve())]):
+        subprocess.run(["umount", point], check=True)
 
 
 def _bootstrap(tar: Path, packages: Sequence[str], suite: str) -> None:
