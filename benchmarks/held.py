@@ -19,7 +19,7 @@ from sfd_stream.sketch.builder import Parameters
 from sfd_stream.sketch.rows import RowBlock
 from sfd_stream.state.partition import PartitionState, Shape, encode, sketch_of
 from sfd_stream.wire.columns import FixedColumns
-from sfd_stream.wire.rows import DecodedBatch
+from sfd_stream.wire.rows.decode import DecodedBatch
 from sfd_stream.wire.snapshot_ids import SnapshotId
 from sfd_stream.wire.snapshots import encode_snapshot, message_of, snapshot_of
 

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sfd_stream.cli.workers import rows_in_store
+from sfd_stream.cli.processes import rows_in_store
 from sfd_stream.config import load
 from tests.parts.kafka import start_broker
 

@@ -31,9 +31,9 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.held import held_ms, queued, steps
 from benchmarks.tables import Table, paste
-from sfd_stream.cli.wiring import worker_of
+from sfd_stream.cli.build import worker_of
 from sfd_stream.config.model import Settings
-from sfd_stream.service import logs
+from sfd_stream.observe import logs
 from sfd_stream.worker.worker import Worker
 from tests.parts.kafka import Broker, start_broker
 

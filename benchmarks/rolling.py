@@ -37,9 +37,9 @@ LIMIT_S = 120.0
 
 def child(settings_file: Path, notes: Path) -> None:
     """One worker, which notes (time, partition, offset) whenever an offset moved, and at its end the rows it took."""
-    from sfd_stream.cli.run import within_quota, work
+    from sfd_stream.cli.commands.run import within_quota, work
     from sfd_stream.config import load
-    from sfd_stream.service.logs import configure
+    from sfd_stream.observe.logs import configure
 
     settings = within_quota(load(settings_file, environ={}).settings)
     configure(level="warning")
@@ -70,7 +70,7 @@ class Load(threading.Thread):
         from confluent_kafka import Producer
 
         from sfd_stream import paper_synthetic
-        from sfd_stream.wire.row_encode import encode_rows
+        from sfd_stream.wire.rows.encode import encode_rows
 
         rows = list(encode_rows(paper_synthetic(1_000, D, Z, seed=0)))
         producer = Producer({"bootstrap.servers": self._brokers, "linger.ms": 5, "log_level": 0})
@@ -174,9 +174,9 @@ def gaps(found: dict[int, list[tuple[float, int, int]]], began: float, ended: fl
 
 
 def measure(partitions: int, rate: int, heartbeat_ms: int) -> dict[str, Any]:
-    from sfd_stream.cli.wiring import shape_of, store_of
+    from sfd_stream.cli.build import shape_of, store_of
     from sfd_stream.config import load as load_settings
-    from sfd_stream.service.summary import summarise
+    from sfd_stream.tools.summary import summarise
     from tests.parts.kafka import start_broker
 
     load_before = os.getloadavg()[0]

@@ -13,7 +13,7 @@ import msgpack
 import numpy as np
 
 from sfd_stream.sketch.rows import RowBlock
-from sfd_stream.wire.rows import (
+from sfd_stream.wire.rows.decode import (
     Columns,
     FixedColumns,
     GrowingColumns,

@@ -25,7 +25,7 @@ import yaml
 from confluent_kafka import Producer
 
 from sfd_stream import SparseFrequentDirections, paper_synthetic
-from sfd_stream.wire.rows import encode_rows
+from sfd_stream.wire.rows.decode import encode_rows
 from tests.parts.kafka import start_broker
 
 D, ELL, Z = 1_000, 50, 100

@@ -18,7 +18,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from benchmarks.timing import largest_kib
-from sfd_stream.cli.wiring import worker_of
+from sfd_stream.cli.build import worker_of
 from sfd_stream.config import load
 from sfd_stream.kafka.source import Source
 from sfd_stream.state.partition import PartitionState

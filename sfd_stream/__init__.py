@@ -32,18 +32,18 @@ if TYPE_CHECKING:
     from sfd_stream.reader.merged import MergedSketch
     from sfd_stream.reader.reader import SnapshotReader
     from sfd_stream.reader.transformer import SketchTransformer
-    from sfd_stream.sketch.causes import Cause, Explanation
     from sfd_stream.sketch.drift import Drift, Significance, significance
     from sfd_stream.sketch.estimator import FrequentDirections, NotFittedError, SparseFrequentDirections
     from sfd_stream.sketch.intervals import Interval, Intervals
     from sfd_stream.sketch.measures import covariance_error, projection_error
-    from sfd_stream.sketch.score import Scorer, Scores
-    from sfd_stream.sketch.score_histogram import ScoreHistogram
+    from sfd_stream.sketch.scoring.causes import Cause, Explanation
+    from sfd_stream.sketch.scoring.histogram import ScoreHistogram
+    from sfd_stream.sketch.scoring.score import Scorer, Scores
     from sfd_stream.sketch.sketch import PCA, Sketch
     from sfd_stream.sketch.synthetic import paper_synthetic
     from sfd_stream.wire.columns import FixedColumns, GrowingColumns, HashedColumns
     from sfd_stream.wire.features import FeatureMap
-    from sfd_stream.wire.rows import decode, encode_row, encode_rows
+    from sfd_stream.wire.rows.decode import decode, encode_row, encode_rows
 
 __version__ = "0.2.0"
 """The one place that has the version: package, image and chart take theirs from here."""
@@ -51,10 +51,10 @@ __version__ = "0.2.0"
 _HOMES = {
     "BrokerRefusedError": "errors",
     "BrokerUnavailableError": "errors",
-    "Cause": "sketch.causes",
+    "Cause": "sketch.scoring.causes",
     "ChecksumError": "errors",
     "Drift": "sketch.drift",
-    "Explanation": "sketch.causes",
+    "Explanation": "sketch.scoring.causes",
     "FeatureMap": "wire.features",
     "FencedError": "errors",
     "FixedColumns": "wire.columns",
@@ -73,9 +73,9 @@ _HOMES = {
     "PCA": "sketch.sketch",
     "RefusedStateError": "errors",
     "RowDecodeError": "errors",
-    "ScoreHistogram": "sketch.score_histogram",
-    "Scorer": "sketch.score",
-    "Scores": "sketch.score",
+    "ScoreHistogram": "sketch.scoring.histogram",
+    "Scorer": "sketch.scoring.score",
+    "Scores": "sketch.scoring.score",
     "SettingsError": "errors",
     "SfdError": "errors",
     "Significance": "sketch.drift",
@@ -89,9 +89,9 @@ _HOMES = {
     "TooManyBadMessagesError": "errors",
     "UnmergeableError": "errors",
     "covariance_error": "sketch.measures",
-    "decode": "wire.rows",
-    "encode_row": "wire.rows",
-    "encode_rows": "wire.rows",
+    "decode": "wire.rows.decode",
+    "encode_row": "wire.rows.decode",
+    "encode_rows": "wire.rows.decode",
     "paper_synthetic": "sketch.synthetic",
     "projection_error": "sketch.measures",
     "significance": "sketch.drift",

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from sfd_stream import __version__
-from sfd_stream.cli import (
+from sfd_stream.cli.commands import (
     bench,
     checkpoint,
     config,
@@ -25,7 +25,7 @@ from sfd_stream.cli import (
     topics,
     watch,
 )
-from sfd_stream.cli import run as run_command
+from sfd_stream.cli.commands import run as run_command
 from sfd_stream.printable import printable_lines
 
 _EPILOG = """\

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from sfd_stream.kafka.faults import Hooks
-from sfd_stream.kafka.logins import Tokens, callback_named
-from sfd_stream.service.logs import get_logger
+from sfd_stream.kafka.errors import Hooks
+from sfd_stream.kafka.oauth import Tokens, callback_named
+from sfd_stream.observe.logs import get_logger
 
 
 def hooks_for(named: str | None, kafka: Mapping[str, Any]) -> Hooks:

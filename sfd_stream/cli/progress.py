@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
-from sfd_stream.service.news import News
+from sfd_stream.observe.progress import News
 
 if TYPE_CHECKING:
     from sfd_stream.worker.worker import Worker

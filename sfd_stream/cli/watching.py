@@ -9,12 +9,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from sfd_stream.config.model import Settings
-from sfd_stream.service.looks import Compute, Looker
-from sfd_stream.service.merging import routes_within
-from sfd_stream.service.meter import Meter
-from sfd_stream.service.views import routes_of
-from sfd_stream.service.watch import Identity, Watch
-from sfd_stream.service.web import Port, listening, listening_unix
+from sfd_stream.observe.registry import Meter
+from sfd_stream.observe.routes import routes_of
+from sfd_stream.observe.server import Port, listening, listening_unix
+from sfd_stream.observe.spectra import Compute, Looker
+from sfd_stream.observe.worker_status import Identity, Watch
+from sfd_stream.processes.spectrum import routes_within
 from sfd_stream.worker.worker import Worker
 
 DRIFT_EVERY_S = 60.0

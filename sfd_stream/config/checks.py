@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from sfd_stream.config import librdkafka
-from sfd_stream.config.values import show_size
+from sfd_stream.config import kafka_properties
+from sfd_stream.config.types import show_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,7 +42,7 @@ def _kafka(settings: Settings) -> Iterator[Problem]:
     ):
         if not str(settings.kafka.get(name, "")).strip():
             yield Problem((f"kafka.{name}",), why)
-    for name, text in librdkafka.problems(settings.kafka):
+    for name, text in kafka_properties.problems(settings.kafka):
         yield Problem((f"kafka.{name}",), text)
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Union, get_args, get_orig
 
 from pydantic import BaseModel, ValidationError
 
-from sfd_stream.config import checks, librdkafka
+from sfd_stream.config import checks, kafka_properties
 from sfd_stream.config.model import HttpSettings, Settings
 from sfd_stream.config.secrets import is_secret, mask, mask_url
 from sfd_stream.config.sources import OPEN_SECTIONS, PREFIX, TOP_LEVEL, Given, Sources
@@ -80,7 +80,8 @@ def load_some(
     problems = [*sources.problems, *(line for given in newest.values() if (line := _unknown(given)))]
     properties = {given.path[1]: given.value for given in newest.values() if given.path[0] == "kafka"}
     problems += [
-        f"kafka.{name} {text} ({newest[f'kafka.{name}'].origin})" for name, text in librdkafka.problems(properties)
+        f"kafka.{name} {text} ({newest[f'kafka.{name}'].origin})"
+        for name, text in kafka_properties.problems(properties)
     ]
     wanted = {name: SECTIONS[name] for name in sections}
     good = {key: given for key, given in newest.items() if given.path[0] in wanted and not _unknown(given)}

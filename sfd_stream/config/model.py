@@ -25,7 +25,7 @@ from pydantic_core.core_schema import ValidationInfo
 
 from sfd_stream.config import checks
 from sfd_stream.config.secrets import mask, secret_values
-from sfd_stream.config.values import (
+from sfd_stream.config.types import (
     FeatureSettings,
     OpenMapping,
     Scalar,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import yaml
 
-from sfd_stream.config import librdkafka
+from sfd_stream.config import kafka_properties
 from sfd_stream.config.secrets import mask_url
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ def _path_of(key: str) -> tuple[str, ...]:
 def _parts_of(section: str, rest: list[str]) -> list[str]:
     """The rest of an environment variable's name: properties have dots where it has underscores."""
     if section == "kafka":
-        return [librdkafka.property_of("_".join(rest))]
+        return [kafka_properties.property_of("_".join(rest))]
     return ["_".join(rest).replace("_", ".")] if section in OPEN_SECTIONS else rest
 
 

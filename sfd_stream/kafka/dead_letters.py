@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from sfd_stream.errors import BrokerRefusedError, TooManyBadMessagesError
-from sfd_stream.kafka.sink import TOO_LARGE, Ticket
+from sfd_stream.kafka.producer import TOO_LARGE, Ticket
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

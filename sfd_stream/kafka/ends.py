@@ -14,7 +14,7 @@ from typing import Any
 from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined] # not in its own list of exports
 
-from sfd_stream.kafka.faults import Hooks
+from sfd_stream.kafka.errors import Hooks
 from sfd_stream.kafka.outage import SLICE_S, Admin
 from sfd_stream.kafka.properties import admin_properties
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from sfd_stream.kafka.faults import Fault, Hooks, address, error_of, fault_of, refusal, refuse_settings
+from sfd_stream.kafka.errors import Fault, Hooks, address, error_of, fault_of, refusal, refuse_settings
 from sfd_stream.kafka.properties import redacted
 
 if TYPE_CHECKING:

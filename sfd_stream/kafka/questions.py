@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException
 
-from sfd_stream.kafka.cluster import Cluster, GroupOffsets
+from sfd_stream.kafka.admin import Cluster, GroupOffsets
 from sfd_stream.kafka.commits import Committed
-from sfd_stream.kafka.faults import error_of
+from sfd_stream.kafka.errors import error_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from sfd_stream.errors import BrokerRefusedError, RefusedStateError
+from sfd_stream.kafka.admin import Cluster, GroupOffsets
 from sfd_stream.kafka.assignment import Assignment, Failures, RebalanceListener
-from sfd_stream.kafka.cluster import Cluster, GroupOffsets
+from sfd_stream.kafka.broker_health import Membership, Presence
 from sfd_stream.kafka.commits import CommitResult, Commits
-from sfd_stream.kafka.faults import Fault, Hooks, error_of, fault_of, refuse_settings
-from sfd_stream.kafka.presence import Membership, Presence
+from sfd_stream.kafka.errors import Fault, Hooks, error_of, fault_of, refuse_settings
 from sfd_stream.kafka.properties import admin_properties, assigns_incrementally, consumer_properties
 from sfd_stream.kafka.questions import Questions
 from sfd_stream.kafka.records import Backlog, PartitionBatch, Start, split

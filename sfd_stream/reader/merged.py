@@ -15,7 +15,7 @@ from sfd_stream.sketch.drift import Drift
 from sfd_stream.sketch.features import Features
 from sfd_stream.sketch.intervals import Interval
 from sfd_stream.sketch.rows import Float
-from sfd_stream.sketch.score import Scorer
+from sfd_stream.sketch.scoring.score import Scorer
 from sfd_stream.sketch.sketch import PCA, HasSketch, Sketch, coordinates
 from sfd_stream.wire.columns import HashedColumns
 from sfd_stream.wire.features import FeatureMap

@@ -27,15 +27,15 @@ from sfd_stream.errors import (
     StoreRefusedError,
     StoreUnavailableError,
 )
-from sfd_stream.kafka.faults import Hooks
+from sfd_stream.kafka.errors import Hooks
 from sfd_stream.kafka.records import Record
-from sfd_stream.kafka.tail import Tail
+from sfd_stream.kafka.topic_reader import Tail
 from sfd_stream.reader.merged import MergedSketch, merge
 from sfd_stream.reader.newest import Newest, half_of_the_memory
 from sfd_stream.storage.contract import Store
-from sfd_stream.storage.opening import open_store
+from sfd_stream.storage.open import open_store
 from sfd_stream.wire.columns import HashedColumns
-from sfd_stream.wire.rows import decode_one
+from sfd_stream.wire.rows.decode import decode_one
 from sfd_stream.wire.snapshot_ids import SnapshotId
 from sfd_stream.wire.snapshots import MAX_BYTES, Reference, Snapshot, resolve
 

@@ -26,7 +26,7 @@ from sfd_stream.sketch.tables import frame_of, long_table, strongest
 from sfd_stream.sketch.verify import EPS
 
 if TYPE_CHECKING:
-    from sfd_stream.sketch.score import Scorer
+    from sfd_stream.sketch.scoring.score import Scorer
 
 SQUARES_MAX = 2.0**1020
 """What ||A||F^2 may come to: then the square of every power of two that scales a matrix stays within float64."""
@@ -337,7 +337,7 @@ class Sketch:
         >>> scores.residual_share.round(2).tolist()
         [0.0, 0.99]
         """
-        from sfd_stream.sketch.score import scorer_of  # noqa: PLC0415 - it knows the sketch
+        from sfd_stream.sketch.scoring.score import scorer_of  # noqa: PLC0415 - it knows the sketch
 
         return scorer_of(self, k, centred=centred, growing=growing)
 

@@ -13,7 +13,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from sfd_stream.errors import FormatError
-from sfd_stream.wire.checkpoints import checksum, decode_map, encode_map
+from sfd_stream.wire.frames import checksum, decode_map, encode_map
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

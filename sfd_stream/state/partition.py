@@ -18,9 +18,9 @@ from sfd_stream.sketch.rows import Float, RowBlock
 from sfd_stream.sketch.sketch import Sketch
 from sfd_stream.state.manifest import BlobRef, Manifest
 from sfd_stream.state.protocol import NewState
-from sfd_stream.wire.checkpoints import decode_arrays, encode_arrays
 from sfd_stream.wire.columns import Columns, GrowingColumns, HashedColumns
-from sfd_stream.wire.rows import DecodedBatch
+from sfd_stream.wire.frames import decode_arrays, encode_arrays
+from sfd_stream.wire.rows.decode import DecodedBatch
 
 SEGMENTS_MAX = 32
 """More segments of the buffer than this are written again as one, so that manifests stay small."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from sfd_stream.sketch.rows import Float, Index, Int
-    from sfd_stream.wire.row_parts import Mask
+    from sfd_stream.wire.rows.part import Mask
 
 NAME_CHARS_MAX = 64
 """A kept name is cut to this many characters, so a bounded number of names is bounded in bytes too."""

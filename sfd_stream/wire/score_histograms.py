@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from sfd_stream.errors import FormatError
-from sfd_stream.sketch.score_histogram import BIN_LEAST, BIN_MOST, BINS_PER_OCTAVE, SCORES, Bins, ScoreHistogram
-from sfd_stream.wire.checkpoints import Arrays, decode_arrays, encode_arrays
+from sfd_stream.sketch.scoring.histogram import BIN_LEAST, BIN_MOST, BINS_PER_OCTAVE, SCORES, Bins, ScoreHistogram
+from sfd_stream.wire.frames import Arrays, decode_arrays, encode_arrays
 
 KIND = "scores"
 

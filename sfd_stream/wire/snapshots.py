@@ -18,9 +18,9 @@ import zstandard
 from sfd_stream.errors import ChecksumError, FormatError, NewerFormatError
 from sfd_stream.sketch.rows import D_MAX, Float
 from sfd_stream.sketch.sketch import Sketch
-from sfd_stream.wire.checkpoints import checksum
 from sfd_stream.wire.columns import Columns, GrowingColumns, HashedColumns
 from sfd_stream.wire.features import FeatureMap
+from sfd_stream.wire.frames import checksum
 from sfd_stream.wire.snapshot_ids import PARTITIONS_MAX, Headers, Part, SnapshotId
 
 VERSION = 1

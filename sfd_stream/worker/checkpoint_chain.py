@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any, Literal, TypeVar
 
 from sfd_stream.errors import FencedError, StoreUnavailableError
-from sfd_stream.state.assign import Wish, assign
+from sfd_stream.state.claim import Wish, assign
 from sfd_stream.state.manifest import Binding, Manifest, SnapshotRef
 from sfd_stream.state.partition import Durable, Frozen, PartitionState, Shape, encode, restore
 from sfd_stream.state.protocol import Created, check_owner, checkpoint, load_blobs

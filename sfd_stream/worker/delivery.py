@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from sfd_stream.kafka.commits import Committed
-from sfd_stream.kafka.sink import TOO_LARGE, Sink, Ticket
+from sfd_stream.kafka.producer import TOO_LARGE, Sink, Ticket
 from sfd_stream.kafka.source import Source
-from sfd_stream.service.watch import Watch
+from sfd_stream.observe.worker_status import Watch
 from sfd_stream.state.offset_metadata import metadata_of
 from sfd_stream.worker.jobs import Background, Job, Wait, reached
 from sfd_stream.worker.partitions import Commit, OwnedPartition, Partitions

@@ -10,10 +10,10 @@ from sfd_stream.config.model import InputSettings
 from sfd_stream.errors import RowDecodeError, TooManyBadMessagesError
 from sfd_stream.kafka.dead_letters import BadMessageGauge, DeadLetters
 from sfd_stream.kafka.records import PartitionBatch
-from sfd_stream.service.watch import Watch
+from sfd_stream.observe.worker_status import Watch
 from sfd_stream.wire.columns import Columns
 from sfd_stream.wire.formats.records import Decoder, MsgpackDecoder
-from sfd_stream.wire.rows import DecodedBatch, RowLimits
+from sfd_stream.wire.rows.decode import DecodedBatch, RowLimits
 from sfd_stream.worker.jobs import Job, Wait
 
 

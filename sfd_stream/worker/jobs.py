@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from sfd_stream.errors import StoreUnavailableError
-from sfd_stream.service.seen import JobKind
+from sfd_stream.observe.facts import JobKind
 from sfd_stream.state.perform import ANSWERS_AGAIN, DISBELIEVED, delay_s, get, perform
 from sfd_stream.state.steps import Answer, AskLog, GetMany, Question, Steps
 from sfd_stream.worker.runtime import Runtime

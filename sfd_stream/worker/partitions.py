@@ -16,7 +16,7 @@ from typing import NamedTuple
 from sfd_stream.state.manifest import StateId
 from sfd_stream.state.partition import PartitionState
 from sfd_stream.wire.columns import Columns
-from sfd_stream.wire.rows import DecodedBatch
+from sfd_stream.wire.rows.decode import DecodedBatch
 from sfd_stream.worker.checkpoint_chain import CheckpointChain
 from sfd_stream.worker.runtime import Log, Plan
 from sfd_stream.worker.sketch_thread import Sketched

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
 from sfd_stream.errors import BrokerRefusedError, BrokerUnavailableError, SfdError
-from sfd_stream.kafka.faults import CHECK_IT
+from sfd_stream.kafka.errors import CHECK_IT
 from sfd_stream.kafka.source import Source
 from sfd_stream.state.manifest import Binding
 from sfd_stream.state.steps import AskCommitted, AskLog, AskOutputEpoch, LogFacts, Question

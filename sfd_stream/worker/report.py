@@ -14,9 +14,9 @@ from typing import Literal, NamedTuple
 
 from sfd_stream.errors import SfdError
 from sfd_stream.kafka.source import Source
-from sfd_stream.service.looks import Shot
-from sfd_stream.service.seen import Around, JobKind, JobSeen, Seen
-from sfd_stream.service.watch import Watch
+from sfd_stream.observe.facts import Around, JobKind, JobSeen, Seen
+from sfd_stream.observe.spectra import Shot
+from sfd_stream.observe.worker_status import Watch
 from sfd_stream.worker.jobs import Background, Jobs
 from sfd_stream.worker.partitions import OwnedPartition, Partitions, Phase
 from sfd_stream.worker.runtime import Plan, Runtime

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 from sfd_stream.errors import RefusedStateError
 from sfd_stream.kafka.records import PartitionBatch
-from sfd_stream.service.looks import Shot
-from sfd_stream.service.seen import Facts
-from sfd_stream.service.watch import Watch
+from sfd_stream.observe.facts import Facts
+from sfd_stream.observe.spectra import Shot
+from sfd_stream.observe.worker_status import Watch
 from sfd_stream.state.partition import Frozen, PartitionState
-from sfd_stream.wire.rows import DecodedBatch
+from sfd_stream.wire.rows.decode import DecodedBatch
 from sfd_stream.worker.runtime import Runtime
 
 if TYPE_CHECKING:

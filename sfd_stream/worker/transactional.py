@@ -17,9 +17,9 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 
 from sfd_stream.kafka.commits import Committed
-from sfd_stream.kafka.sink import TOO_LARGE
-from sfd_stream.kafka.transactions import NotCommittedError, Offset, Outgoing, TransactionalSink
-from sfd_stream.service.watch import Watch
+from sfd_stream.kafka.producer import TOO_LARGE
+from sfd_stream.kafka.transactional_producer import NotCommittedError, Offset, Outgoing, TransactionalSink
+from sfd_stream.observe.worker_status import Watch
 from sfd_stream.state.manifest import Manifest
 from sfd_stream.state.offset_metadata import metadata_of, state_id_in
 from sfd_stream.worker.delivery import Delivery

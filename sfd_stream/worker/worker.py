@@ -23,16 +23,16 @@ from sfd_stream.errors import (
     StoreUnavailableError,
 )
 from sfd_stream.kafka.dead_letters import DeadLetters
+from sfd_stream.kafka.producer import Sink
 from sfd_stream.kafka.records import PartitionBatch, Start
-from sfd_stream.kafka.sink import Sink
 from sfd_stream.kafka.source import Source
-from sfd_stream.service.news import Progress
-from sfd_stream.service.seen import ReleasedError
-from sfd_stream.service.sizing import too_wide
-from sfd_stream.service.watch import Watch
+from sfd_stream.observe.facts import ReleasedError
+from sfd_stream.observe.progress import Progress
+from sfd_stream.observe.worker_status import Watch
 from sfd_stream.state.manifest import Binding
 from sfd_stream.state.partition import Frozen, PartitionState, sketch_of
 from sfd_stream.state.policy import CheckpointPolicy
+from sfd_stream.tools.sizing import too_wide
 from sfd_stream.worker.checkpoint_chain import CheckpointChain
 from sfd_stream.worker.delivery import Delivery
 from sfd_stream.worker.intake import Intake

@@ -17,13 +17,13 @@ import pytest
 import yaml
 
 from sfd_stream.cli import main
-from sfd_stream.cli.wiring import plan_of, shape_of, store_of
+from sfd_stream.cli.build import plan_of, shape_of, store_of
 from sfd_stream.config import load
-from sfd_stream.service.inspection import Place, stand
 from sfd_stream.state.manifest import Binding, Manifest
 from sfd_stream.state.perform import Patience, run
 from sfd_stream.state.steps import AskCommitted, AskLog, AskOutputEpoch, LogFacts, Question, Refused
-from sfd_stream.wire.rows import RowLimits, decode
+from sfd_stream.tools.inspect import Place, stand
+from sfd_stream.wire.rows.decode import RowLimits, decode
 from sfd_stream.worker.checkpoint_chain import CheckpointChain
 from sfd_stream.worker.runtime import Runtime
 from tests.worker.chains import answering, driven

@@ -10,7 +10,7 @@ import pytest
 from benchmarks import operations
 from sfd_stream import errors
 from sfd_stream.cli import main
-from sfd_stream.service.doctor import checks
+from sfd_stream.doctor import checks
 
 PAGE = (Path(__file__).parents[2] / "docs" / "operations.md").read_text()
 

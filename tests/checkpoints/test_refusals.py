@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sfd_stream.cli.wiring import output_epochs
+from sfd_stream.cli.build import output_epochs
 from tests.checkpoints.conftest import D, History, Site, messages
 
 if TYPE_CHECKING:
@@ -192,7 +192,7 @@ def test_a_reset_of_a_partition_or_topic_that_is_not_there_is_refused(live: Site
 def test_a_reset_that_needs_a_broker_says_what_needs_none(site: Site, capsys: Said) -> None:
     site.write(kafka={"bootstrap.servers": "127.0.0.1:1"})
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sfd_stream.cli.checkpoint_repair.BROKER_TIMEOUT_S", 0.5)
+        patch.setattr("sfd_stream.cli.commands.checkpoint_repair.BROKER_TIMEOUT_S", 0.5)
         assert site.run("checkpoint", "reset", "0", "--to", "earliest", "--yes") == 5
     assert "--to OFFSET" in capsys.readouterr().err
 

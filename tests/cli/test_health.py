@@ -66,7 +66,7 @@ def test_it_asks_again_until_the_worker_is_ready(
         if len(naps) == 2:
             monkeypatch.setattr(Worker, "ready", True)
 
-    monkeypatch.setattr("sfd_stream.cli.health.time.sleep", sleep)
+    monkeypatch.setattr("sfd_stream.cli.commands.health.time.sleep", sleep)
     assert main(["health", "--ready", "--wait-s", "60", "--set", f"http.port={port}"]) == 0
     assert len(naps) == 2
     assert capsys.readouterr().out == "turning\n"

@@ -18,8 +18,8 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 from sfd_stream.cli import main
 from sfd_stream.errors import BrokerRefusedError
 from sfd_stream.kafka.outage import Outage
-from sfd_stream.service.filler import Filler, RowMessage
 from sfd_stream.sketch.synthetic import paper_synthetic
+from sfd_stream.tools.produce import Filler, RowMessage
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -18,16 +18,16 @@ from rich.console import Console
 
 from sfd_stream import SnapshotReader
 from sfd_stream.cli import logins, main
-from sfd_stream.cli.merge import listener_for
-from sfd_stream.cli.watch import Look, view
+from sfd_stream.cli.commands.merge import listener_for
+from sfd_stream.cli.commands.watch import Look, view
 from sfd_stream.config import load_some
 from sfd_stream.errors import SettingsError
 from sfd_stream.kafka import ends
-from sfd_stream.kafka.faults import Hooks
-from sfd_stream.kafka.sink import Sink
+from sfd_stream.kafka.errors import Hooks
+from sfd_stream.kafka.producer import Sink
+from sfd_stream.observe.server import listening
 from sfd_stream.reader.merged import MergedSketch, merge
 from sfd_stream.reader.plots import drift, drift_points, new_figure
-from sfd_stream.service.web import listening
 from sfd_stream.wire.snapshots import Snapshot, encode_snapshot, reference_to
 from tests.parts.kafka import free_ports
 from tests.reader.made import message, publish, rows_of, sketch_of, snapshot

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sfd_stream.cli import main
-from sfd_stream.service import topic_plan
+from sfd_stream.tools import topics
 from tests.parts.kafka import free_ports
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def test_a_file_that_is_not_there_is_said_before_any_broker_is_asked(
 def test_nobody_there_is_not_taken_for_a_missing_right(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(topic_plan, "_TIMEOUT_S", 1.0)
+    monkeypatch.setattr(topics, "_TIMEOUT_S", 1.0)
     given = {
         "kafka.bootstrap.servers": f"127.0.0.1:{free_ports(1)[0]}",
         "kafka.group.id": "g",

@@ -17,16 +17,16 @@ from rich.console import Console
 
 from sfd_stream import SnapshotReader
 from sfd_stream.cli import app, main
-from sfd_stream.cli.demo_view import Teller
-from sfd_stream.cli.doctor import _show
+from sfd_stream.cli.commands.doctor import _show
+from sfd_stream.cli.commands.watch import Look, view
 from sfd_stream.cli.output import print_json, print_table
-from sfd_stream.cli.watch import Look, view
+from sfd_stream.demo.view import Teller
+from sfd_stream.doctor import Examined
+from sfd_stream.doctor.check import warning
 from sfd_stream.errors import RefusedStateError
+from sfd_stream.observe.logs import configure, get_logger
 from sfd_stream.printable import printable, printable_lines
 from sfd_stream.reader.merged import merge
-from sfd_stream.service.doctor import Examined
-from sfd_stream.service.doctor.check import warning
-from sfd_stream.service.logs import configure, get_logger
 from tests.cli.test_reading_commands import made
 from tests.reader.made import message, publish
 

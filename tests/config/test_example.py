@@ -9,11 +9,11 @@ import pytest
 import yaml
 
 from sfd_stream.config import load
+from sfd_stream.config.describe import example, schema
 from sfd_stream.config.load import SECTIONS
-from sfd_stream.config.show import example, schema
 from sfd_stream.config.sources import OPEN_SECTIONS, TOP_LEVEL
-from sfd_stream.config.values import parse_size
-from sfd_stream.storage.opening import open_store
+from sfd_stream.config.types import parse_size
+from sfd_stream.storage.open import open_store
 
 FOLDER = Path(__file__).parents[2] / "config"
 EXAMPLE = (FOLDER / "example.yaml").read_text()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sfd_stream.config import librdkafka as properties
+from sfd_stream.config import kafka_properties as properties
 from sfd_stream.kafka import properties as owned
 
 

@@ -11,10 +11,10 @@ import pytest
 from pydantic import ValidationError
 
 from sfd_stream.config import Settings, load
+from sfd_stream.config.describe import effective_rows
 from sfd_stream.config.secrets import MASK, is_secret, mask, mask_text, secret_values
-from sfd_stream.config.show import effective_rows
 from sfd_stream.errors import SettingsError
-from sfd_stream.storage.opening import open_store
+from sfd_stream.storage.open import open_store
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sfd_stream.config.values import parse_size, show_size
+from sfd_stream.config.types import parse_size, show_size
 
 
 @pytest.mark.parametrize(

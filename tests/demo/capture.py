@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.terminal_theme import MONOKAI
 
-from sfd_stream.cli import demo_view, main
+from sfd_stream.cli import main
+from sfd_stream.demo import view
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +26,7 @@ FOREIGN_FONT = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
 WIDTH = 108
 
 
-class Still(demo_view.Teller):
+class Still(view.Teller):
     """All but the live table, which does not keep still; as if called from the folder of a clone."""
 
     def __init__(self, console: Console, folder: str) -> None:
@@ -43,7 +44,7 @@ class Still(demo_view.Teller):
 def main_() -> None:
     console = Console(record=True, force_terminal=True, width=WIDTH, file=io.StringIO())
     with tempfile.TemporaryDirectory() as folder:
-        demo_view.Teller = lambda: Still(console, folder)  # type: ignore[misc, assignment]
+        view.Teller = lambda: Still(console, folder)  # type: ignore[misc, assignment]
         picture = Path(folder, "sfd-demo.svg")
         code = main(["demo", "--picture", str(picture)])
         assert code == 0, console.export_text()

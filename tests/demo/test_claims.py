@@ -16,40 +16,40 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from sfd_stream.cli.demo_story import Story
-from sfd_stream.cli.demo_view import Look, Teller, view
-from sfd_stream.service import demo
-from sfd_stream.service.demo_cast import DemoWorker, Ground, Workers
-from sfd_stream.service.demo_picture import Picture
-from sfd_stream.service.row_messages import bag_messages
+from sfd_stream.demo import checks
+from sfd_stream.demo.picture import Picture
+from sfd_stream.demo.script import Story
+from sfd_stream.demo.stage import DemoWorker, Ground, Workers
+from sfd_stream.demo.view import Look, Teller, view
 from sfd_stream.sketch.estimator import SparseFrequentDirections
 from sfd_stream.sketch.sketch import Sketch
+from sfd_stream.tools.row_messages import bag_messages
 from sfd_stream.wire.columns import HashedColumns
-from sfd_stream.wire.rows import decode
+from sfd_stream.wire.rows.decode import decode
 
 pytestmark = pytest.mark.xdist_group("claims")  # the library is read once
 
 
 @pytest.fixture(scope="module")
-def truth() -> demo.Truth:
-    return demo.truth()
+def truth() -> checks.Truth:
+    return checks.truth()
 
 
 @pytest.fixture(scope="module")
-def sketch(truth: demo.Truth) -> Sketch:
-    return SparseFrequentDirections(ell=demo.ELL).partial_fit(truth.block.csr()).sketch()
+def sketch(truth: checks.Truth) -> Sketch:
+    return SparseFrequentDirections(ell=checks.ELL).partial_fit(truth.block.csr()).sketch()
 
 
-def test_the_library_has_rows_enough_and_each_word_a_column_of_its_own(truth: demo.Truth) -> None:
+def test_the_library_has_rows_enough_and_each_word_a_column_of_its_own(truth: checks.Truth) -> None:
     assert truth.rows > 1000
     assert np.all(np.abs(truth.block.values) == 1.0), "no two words of a docstring met in a column"
 
 
-def test_a_true_sketch_passes_every_check(truth: demo.Truth, sketch: Sketch) -> None:
-    assert all(claim.found == claim.fed for claim in demo.check_counters(truth, sketch))
-    errors = demo.check_error(truth, sketch)
+def test_a_true_sketch_passes_every_check(truth: checks.Truth, sketch: Sketch) -> None:
+    assert all(claim.found == claim.fed for claim in checks.check_counters(truth, sketch))
+    errors = checks.check_error(truth, sketch)
     assert 0 < errors.true <= errors.certified < 0.05
-    assert len(demo.check_spectrum(truth, sketch, 20)) == 20
+    assert len(checks.check_spectrum(truth, sketch, 20)) == 20
 
 
 @pytest.mark.parametrize(
@@ -58,38 +58,38 @@ def test_a_true_sketch_passes_every_check(truth: demo.Truth, sketch: Sketch) -> 
         ({"rows": 1}, "rows 1 instead of"),
         ({"nnz": 7}, "non-zeros 7 instead of"),
         ({"squared_frobenius": 2.0}, "squared Frobenius norm 2 instead of"),
-        ({"column_sums": np.zeros(demo.COLUMNS)}, "columns of equal sum"),
+        ({"column_sums": np.zeros(checks.COLUMNS)}, "columns of equal sum"),
     ],
 )
 def test_each_counter_that_differs_is_named(
-    truth: demo.Truth, sketch: Sketch, change: dict[str, object], words: str
+    truth: checks.Truth, sketch: Sketch, change: dict[str, object], words: str
 ) -> None:
-    with pytest.raises(demo.DemoError, match=words):
-        demo.check_counters(truth, replace(sketch, **change))
+    with pytest.raises(checks.DemoError, match=words):
+        checks.check_counters(truth, replace(sketch, **change))
 
 
 def test_an_error_above_the_certified_one_and_a_value_outside_its_band_are_said(
-    truth: demo.Truth, sketch: Sketch
+    truth: checks.Truth, sketch: Sketch
 ) -> None:
     boast = replace(sketch, delta=sketch.delta / 100)
-    with pytest.raises(demo.DemoError, match="exceeds the certified"):
-        demo.check_error(truth, boast)
-    with pytest.raises(demo.DemoError, match="outside the band"):
-        demo.check_spectrum(truth, boast, 20)
+    with pytest.raises(checks.DemoError, match="exceeds the certified"):
+        checks.check_error(truth, boast)
+    with pytest.raises(checks.DemoError, match="outside the band"):
+        checks.check_spectrum(truth, boast, 20)
 
 
 def test_directions_are_words_that_come_together() -> None:
     sea, hill = ("wave", "tide", "harbour"), ("slope", "summit", "meadow")
     bags = [dict.fromkeys((*topic, f"other{i}"), 1) for i in range(40) for topic in (sea, hill)]
-    columns = HashedColumns(demo.COLUMNS, demo.HASH_SEED)
+    columns = HashedColumns(checks.COLUMNS, checks.HASH_SEED)
     decoded = decode([message.value for message in bag_messages(bags)], columns)
     assert isinstance(decoded.columns, HashedColumns)
     sketch = SparseFrequentDirections(ell=10).partial_fit(decoded.block.csr()).sketch()
-    strongest = demo.directions(sketch, decoded.columns.names, 1, 3)[0]
+    strongest = checks.directions(sketch, decoded.columns.names, 1, 3)[0]
     assert set(strongest) in (set(sea), set(hill))
 
 
-def test_the_picture_is_one_whole_svg_that_loads_nothing(truth: demo.Truth, sketch: Sketch) -> None:
+def test_the_picture_is_one_whole_svg_that_loads_nothing(truth: checks.Truth, sketch: Sketch) -> None:
     values = sketch.singular_values(20)
     true = truth.singular_values(20)
     picture = Picture("a & b", "<c>", values, true, sketch.delta, [["one", "two"], ["three"] * 30])
@@ -113,7 +113,7 @@ def test_while_it_stays_a_worker_that_dies_ends_it(tmp_path: Path) -> None:
         worker.page = lambda: "http://x/"  # type: ignore[method-assign]
         story = Story(ground, None, workers, teller, None)  # type: ignore[arg-type]
         story.truth, story.feed = SimpleNamespace(messages=[b""]), SimpleNamespace(send=lambda *_: None)  # type: ignore[assignment]
-        with pytest.raises(demo.DemoError, match=r"worker 1 ended with exit code 3 before Ctrl-C; .*: no more room"):
+        with pytest.raises(checks.DemoError, match=r"worker 1 ended with exit code 3 before Ctrl-C; .*: no more room"):
             story.stay()
 
 

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sfd_stream.cli import main
-from sfd_stream.cli.demo import _bucket, _one_signal
-from sfd_stream.cli.demo_story import Story
+from sfd_stream.cli.commands.demo import _bucket, _one_signal
+from sfd_stream.demo import checks
+from sfd_stream.demo.script import Story
 from sfd_stream.errors import SettingsError
-from sfd_stream.service import demo
-from sfd_stream.service.row_messages import bag_messages
-from sfd_stream.storage.opening import open_store
+from sfd_stream.storage.open import open_store
+from sfd_stream.tools.row_messages import bag_messages
 from sfd_stream.wire.columns import HashedColumns
-from sfd_stream.wire.rows import decode
+from sfd_stream.wire.rows.decode import decode
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
 CHAPTERS = ("Rows", "Stream", "Workers", "Accident", "Count", "Error", "Topics", "Picture")
 
 
-def small_truth(rows: int) -> demo.Truth:
+def small_truth(rows: int) -> checks.Truth:
     """A text of a few words, quicker to have than the library's."""
     messages = list(bag_messages({f"word{i % 7}": 1, f"word{i % 11}x": 1, f"word{i}y": 1} for i in range(rows)))
-    columns = HashedColumns(demo.COLUMNS, demo.HASH_SEED)
-    return demo.Truth(decode([message.value for message in messages], columns).block, messages)
+    columns = HashedColumns(checks.COLUMNS, checks.HASH_SEED)
+    return checks.Truth(decode([message.value for message in messages], columns).block, messages)
 
 
 def chapters(text: str) -> list[str]:
@@ -87,7 +87,7 @@ def test_a_claim_that_fails_is_said_with_exit_1_and_nothing_is_left_behind(
 ) -> None:
     few = small_truth(200)
     twice = replace(few, messages=[*few.messages, few.messages[0]])  # one row more goes in than is claimed
-    monkeypatch.setattr("sfd_stream.service.demo.truth", lambda: twice)
+    monkeypatch.setattr("sfd_stream.demo.checks.truth", lambda: twice)
     monkeypatch.setattr(Story, "accident", lambda story: story.feed.send(twice.messages, 1000.0))  # none today
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     assert main(["demo", "--picture", str(tmp_path / "picture.svg")]) == 1
@@ -100,8 +100,8 @@ def test_a_claim_that_fails_is_said_with_exit_1_and_nothing_is_left_behind(
 def test_a_broker_that_is_not_there_is_said(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("sfd_stream.service.demo.truth", lambda: small_truth(1))
-    monkeypatch.setattr("sfd_stream.service.topics._TIMEOUT_S", 0.3)
+    monkeypatch.setattr("sfd_stream.demo.checks.truth", lambda: small_truth(1))
+    monkeypatch.setattr("sfd_stream.kafka.topics._TIMEOUT_S", 0.3)
     assert main(["demo", "--broker", "127.0.0.1:1"]) == 5
     assert "did not answer within 0.3 s" in capsys.readouterr().err
 
@@ -111,7 +111,7 @@ def test_a_bucket_and_a_place_for_the_picture_that_are_not_there_are_said(
 ) -> None:
     assert main(["demo", "--picture", str(tmp_path / "no" / "folder.svg")]) == 2
     assert "can't be written" in capsys.readouterr().err
-    monkeypatch.setattr("sfd_stream.service.demo.truth", lambda: small_truth(1))
+    monkeypatch.setattr("sfd_stream.demo.checks.truth", lambda: small_truth(1))
     for name, text in {"ENDPOINT": "http://127.0.0.1:1", "ALLOW_HTTP": "true", "MAX_RETRIES": "0"}.items():
         monkeypatch.setenv(f"SFD_CHECKPOINT__OPTIONS__{name}", text)
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):

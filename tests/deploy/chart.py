@@ -22,7 +22,7 @@ import yaml
 
 from sfd_stream import __version__
 from sfd_stream.config import secrets
-from sfd_stream.config.show import schema
+from sfd_stream.config.describe import schema
 from tests.deploy.values_table import readme
 
 ROOT = Path(__file__).parents[2]

@@ -14,7 +14,7 @@ import yaml
 
 from sfd_stream.config import load
 from sfd_stream.config.model import CheckpointSettings, HttpSettings
-from sfd_stream.service.merger import FLUSH_S as MERGE_FLUSH_S
+from sfd_stream.merge import FLUSH_S as MERGE_FLUSH_S
 from sfd_stream.worker.worker import FLUSH_S, LEAVE_S
 from tests.deploy.chart import (
     CHART,

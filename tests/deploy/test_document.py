@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from sfd_stream.cli.wiring import shape_of
+from sfd_stream.cli.build import shape_of
 from sfd_stream.config import load
 from tests.deploy.chart import ROOT, render
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from sfd_stream.config import librdkafka
+from sfd_stream.config import kafka_properties
 from sfd_stream.config.secrets import is_secret, mask_text
 from tests.deploy.chart import CHART, helm, render, values_file
 from tests.deploy.test_chart import ON_DISK, with_values
@@ -189,7 +189,9 @@ def test_chart_and_program_have_one_idea_of_a_secret(tmp_path: Path) -> None:
     """Go's regular expressions on every name and text give the program's own answer."""
     chart = tmp_path / "chart"
     shutil.copytree(CHART, chart)
-    names = sorted({*librdkafka.KNOWN, *STORE_OPTIONS, *(f"SFD_KAFKA__{n.upper()}" for n in librdkafka.KNOWN)})
+    names = sorted(
+        {*kafka_properties.KNOWN, *STORE_OPTIONS, *(f"SFD_KAFKA__{n.upper()}" for n in kafka_properties.KNOWN)}
+    )
     texts = [text.format(SECRET) for text in TEXTS]
     (chart / "files" / "asked.json").write_text(json.dumps({"names": names, "texts": texts}))
     (chart / "templates" / "asked.yaml").write_text(

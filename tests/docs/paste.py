@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 from sfd_stream.config.model import InputSettings
-from sfd_stream.config.values import show_size
+from sfd_stream.config.types import show_size
 from tests.docs.pages import PAGES, Block, links, name_of
 from tests.docs.playing import play
 

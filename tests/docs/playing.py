@@ -24,7 +24,7 @@ from threadpoolctl import threadpool_limits
 
 from sfd_stream import SnapshotReader
 from sfd_stream.cli import main
-from sfd_stream.kafka.embedded import EmbeddedBroker
+from sfd_stream.kafka.mock_broker import EmbeddedBroker
 from tests.docs.pages import ROOT, Block, blocks
 from tests.parts.signals import signals_untouched
 

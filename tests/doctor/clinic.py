@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from sfd_stream.cli import main
-from sfd_stream.cli.doctor import _patient
+from sfd_stream.cli.commands.doctor import _patient
 from sfd_stream.config import load
-from sfd_stream.service.doctor import Finding, checks, examine
+from sfd_stream.doctor import Finding, checks, examine
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sfd_stream.service.doctor import Finding, Verdict
+from sfd_stream.doctor import Finding, Verdict
 from tests.doctor.clinic import attempt
 from tests.parts.proxy import LossyProxy
 from tests.parts.seaweed import READ_ONLY_ACCESS_KEY, READ_ONLY_SECRET_KEY, SeaweedServer

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
-from sfd_stream.cli.wiring import shape_of
+from sfd_stream.cli.build import shape_of
 from sfd_stream.config import Settings, load
 from sfd_stream.storage import open_store
 from tests.checkpoints.conftest import History, Site

@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from sfd_stream.wire.columns import Columns, FixedColumns, HashedColumns
 from sfd_stream.wire.hashing import signed_columns
-from sfd_stream.wire.rows import RowLimits, decode
+from sfd_stream.wire.rows.decode import RowLimits, decode
 from tests.parts.tools import need, npm_packages
 
 if TYPE_CHECKING:

@@ -82,7 +82,7 @@ def test_missing_settings_are_said_in_words(engine: Engine, image: str) -> None:
 
 
 def test_it_sees_the_quota_and_not_the_host(engine: Engine, image: str) -> None:
-    script = "from sfd_stream.service.quota import own_quota as q; print(q().cpus, q().memory_bytes)"
+    script = "from sfd_stream.config.container_limits import own_quota as q; print(q().cpus, q().memory_bytes)"
     limits = ("--memory", "268435456", "--cpus", "0.5")
     answer = engine.ask("run", "--rm", *limits, *LOCKED_DOWN, *PYTHON, image, "-c", script)
     if "cgroup" in answer.stderr:

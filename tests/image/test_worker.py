@@ -12,10 +12,10 @@ import scipy.sparse as sp
 from confluent_kafka import Consumer, TopicPartition
 
 from sfd_stream import SnapshotReader
-from sfd_stream.cli.wiring import shape_of, store_of
+from sfd_stream.cli.build import shape_of, store_of
 from sfd_stream.config import load
-from sfd_stream.service.summary import PartitionSummary, summarise
-from sfd_stream.wire.row_encode import encode_rows
+from sfd_stream.tools.summary import PartitionSummary, summarise
+from sfd_stream.wire.rows.encode import encode_rows
 from tests.deploy.chart import render, values_file
 from tests.image.containers import LOCKED_DOWN, Container
 from tests.parts.engine import Engine

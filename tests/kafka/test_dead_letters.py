@@ -10,8 +10,8 @@ from confluent_kafka import Consumer, TopicPartition
 
 from sfd_stream.errors import BrokerRefusedError, TooManyBadMessagesError
 from sfd_stream.kafka.dead_letters import ATTEMPTS, BadMessageGauge, DeadLetters
+from sfd_stream.kafka.producer import TOO_LARGE, Sink, Ticket
 from sfd_stream.kafka.records import Record
-from sfd_stream.kafka.sink import TOO_LARGE, Sink, Ticket
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

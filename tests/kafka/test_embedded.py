@@ -9,11 +9,11 @@ import sys
 import pytest
 from confluent_kafka import Producer
 
-from sfd_stream.kafka.embedded import PARTITIONS, EmbeddedBroker
+from sfd_stream.kafka.mock_broker import PARTITIONS, EmbeddedBroker
 
 
 def serve() -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "sfd_stream.kafka.embedded"]
+    command = [sys.executable, "-m", "sfd_stream.kafka.mock_broker"]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
@@ -35,8 +35,8 @@ def test_it_serves_other_processes_until_it_is_told_to_end(how: str) -> None:
 
 
 def test_it_serves_in_the_background_without_an_input() -> None:
-    """As by `python -m sfd_stream.kafka.embedded &` in a script: there its standard input is /dev/null."""
-    command = [sys.executable, "-m", "sfd_stream.kafka.embedded"]
+    """As by `python -m sfd_stream.kafka.mock_broker &` in a script: there its standard input is /dev/null."""
+    command = [sys.executable, "-m", "sfd_stream.kafka.mock_broker"]
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         bootstrap = server.stdout.readline().strip()

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from sfd_stream.errors import BrokerRefusedError, SettingsError
-from sfd_stream.kafka.logins import Tokens, callback_named
+from sfd_stream.kafka.oauth import Tokens, callback_named
 
 
 class Issuer:

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka import OFFSET_INVALID, TopicPartition
 
-from sfd_stream.kafka import cluster as cluster_module
+from sfd_stream.kafka import admin as cluster_module
 from sfd_stream.kafka import ends as ends_module
-from sfd_stream.kafka import tail as tail_module
-from sfd_stream.kafka.cluster import Cluster
+from sfd_stream.kafka import topic_reader as tail_module
+from sfd_stream.kafka.admin import Cluster
 from sfd_stream.kafka.ends import Ends
-from sfd_stream.kafka.faults import Hooks
+from sfd_stream.kafka.errors import Hooks
 from sfd_stream.kafka.outage import ask
-from sfd_stream.kafka.tail import Tail
+from sfd_stream.kafka.topic_reader import Tail
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

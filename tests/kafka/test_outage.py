@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import KafkaError
 
 from sfd_stream.errors import BrokerRefusedError
-from sfd_stream.kafka.faults import Hooks
+from sfd_stream.kafka.errors import Hooks
 from sfd_stream.kafka.outage import EVERY_S, FIRST_S, Admin, Outage
 from tests.parts.watched import Clock
 from tests.service.runs import wait_until

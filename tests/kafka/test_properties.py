@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sfd_stream.errors import SettingsError
-from sfd_stream.kafka.faults import Fault, fault_of, is_away, refusal
+from sfd_stream.kafka.errors import Fault, fault_of, is_away, refusal
 from sfd_stream.kafka.properties import (
     admin_properties,
     assigns_incrementally,

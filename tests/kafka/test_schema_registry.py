@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from sfd_stream.config import load
-from sfd_stream.config.show import effective_rows
+from sfd_stream.config.describe import effective_rows
 from sfd_stream.errors import SettingsError
 from sfd_stream.kafka import schema_registry as module
 from sfd_stream.kafka.schema_registry import RegisteredSchema, SchemaRegistry, open_registry

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import KafkaError, Message
 
 from sfd_stream.errors import RefusedStateError
-from sfd_stream.kafka import cluster as cluster_module
+from sfd_stream.kafka import admin as cluster_module
 from sfd_stream.kafka import source as source_module
 from sfd_stream.kafka.records import Start
 from sfd_stream.kafka.source import Source

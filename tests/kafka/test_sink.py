@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka import Consumer, Message, TopicPartition
 
-from sfd_stream.kafka.sink import TOO_LARGE, UNCONFIRMED, Sink, Ticket
+from sfd_stream.kafka.producer import TOO_LARGE, UNCONFIRMED, Sink, Ticket
 
 if TYPE_CHECKING:
     from tests.parts.kafka import Broker

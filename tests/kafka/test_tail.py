@@ -9,8 +9,8 @@ import pytest
 from confluent_kafka import OFFSET_INVALID
 
 from sfd_stream.errors import BrokerRefusedError
-from sfd_stream.kafka import tail as module
-from sfd_stream.kafka.tail import Tail
+from sfd_stream.kafka import topic_reader as module
+from sfd_stream.kafka.topic_reader import Tail
 
 
 class SlowBroker:

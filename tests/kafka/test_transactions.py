@@ -11,14 +11,14 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from sfd_stream.errors import SettingsError
-from sfd_stream.kafka import transactions
-from sfd_stream.kafka.cluster import GroupOffsets
-from sfd_stream.kafka.faults import Hooks
+from sfd_stream.kafka import transactional_producer
+from sfd_stream.kafka.admin import GroupOffsets
+from sfd_stream.kafka.errors import Hooks
+from sfd_stream.kafka.producer import TOO_LARGE
 from sfd_stream.kafka.records import Start
-from sfd_stream.kafka.sink import TOO_LARGE
 from sfd_stream.kafka.source import Source
-from sfd_stream.kafka.tail import Tail
-from sfd_stream.kafka.transactions import NotCommittedError, Offset, Outgoing, TransactionalSink
+from sfd_stream.kafka.topic_reader import Tail
+from sfd_stream.kafka.transactional_producer import NotCommittedError, Offset, Outgoing, TransactionalSink
 from tests.parts.kafka import Broker
 from tests.parts.kafka_fixtures import PrivateBrokers
 
@@ -252,7 +252,7 @@ def test_a_transaction_after_a_retried_one_has_a_producer_of_its_own(
     """The request that timed out may still arrive: without KIP-890 in the client only a new epoch keeps it out."""
     monkeypatch.setattr(ScriptedProducer, "made", [], raising=False)
     monkeypatch.setattr(ScriptedProducer, "timeouts", dict(timeouts), raising=False)
-    monkeypatch.setattr(transactions, "Producer", ScriptedProducer)
+    monkeypatch.setattr(transactional_producer, "Producer", ScriptedProducer)
     sink = TransactionalSink({"bootstrap.servers": "b:1"}, "id", give_up_s=10)
     for offset in range(3):
         sink.commit([Offset("t", 0, offset, "")], b"group", [])
@@ -263,9 +263,9 @@ def test_a_step_that_ignores_its_time_limit_is_abandoned_with_its_producer(monke
     """As send_offsets_to_transaction of librdkafka does after its connections were reset (its issue 5456)."""
     monkeypatch.setattr(ScriptedProducer, "made", [], raising=False)
     monkeypatch.setattr(ScriptedProducer, "timeouts", {"never": 1}, raising=False)
-    monkeypatch.setattr(transactions, "Producer", ScriptedProducer)
-    monkeypatch.setattr(transactions, "_OVERDUE_S", 0.1, raising=False)
-    monkeypatch.setattr(transactions, "_TURN_S", 0.1)
+    monkeypatch.setattr(transactional_producer, "Producer", ScriptedProducer)
+    monkeypatch.setattr(transactional_producer, "_OVERDUE_S", 0.1, raising=False)
+    monkeypatch.setattr(transactional_producer, "_TURN_S", 0.1)
     sink, failures = TransactionalSink({"bootstrap.servers": "b:1"}, "id", give_up_s=10), []
 
     def commit() -> None:

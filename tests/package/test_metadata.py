@@ -72,7 +72,7 @@ def test_the_wheel_holds_the_program_and_nothing_else(built: Path) -> None:
     names = names_in(built)
     known = subprocess.run(["git", "ls-files", "sfd_stream"], cwd=ROOT, capture_output=True, text=True, check=False)
     program = {name for name in names if not name.startswith(f"sfd_stream-{__version__}.dist-info/")}
-    assert {"sfd_stream/py.typed", "sfd_stream/service/page/index.html"} <= program
+    assert {"sfd_stream/py.typed", "sfd_stream/observe/page/index.html"} <= program
     assert all(name.startswith("sfd_stream/") for name in program)
     if known.returncode == 0:  # in a clone, and not in an unpacked archive
         assert program >= set(known.stdout.split())

@@ -18,9 +18,9 @@ import msgpack
 import yaml
 from playwright.sync_api import sync_playwright
 
-from sfd_stream.service.demo import COLUMNS
-from sfd_stream.service.demo_text import bags
-from sfd_stream.service.row_messages import bag_messages
+from sfd_stream.demo.checks import COLUMNS
+from sfd_stream.demo.corpus import bags
+from sfd_stream.tools.row_messages import bag_messages
 from tests.parts.kafka import Broker, start_broker
 from tests.parts.tools import need
 

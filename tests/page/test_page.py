@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from sfd_stream.service.seen import Around, in_words
-from sfd_stream.service.status import PartitionStatus
-from sfd_stream.service.views import routes_of
-from sfd_stream.service.web import Port, listening
+from sfd_stream.observe.facts import Around, in_words
+from sfd_stream.observe.routes import routes_of
+from sfd_stream.observe.server import Port, listening
+from sfd_stream.observe.status import PartitionStatus
 from tests.parts.tools import need
 from tests.parts.watched import Clock, Stage
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import pytest
 
-from sfd_stream.kafka.embedded import EmbeddedBroker
+from sfd_stream.kafka.mock_broker import EmbeddedBroker
 from tests.parts.kafka import Broker, LocalBroker, NoKafkaError, start_broker
 from tests.parts.kafka_home import kafka_home
 from tests.parts.kafka_keeper import shared_broker

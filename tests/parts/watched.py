@@ -8,16 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from sfd_stream.service.looks import Looker, Shot
-from sfd_stream.service.meter import Meter
-from sfd_stream.service.seen import Around, Facts, Seen
-from sfd_stream.service.watch import Identity, Watch
+from sfd_stream.observe.facts import Around, Facts, Seen
+from sfd_stream.observe.registry import Meter
+from sfd_stream.observe.spectra import Looker, Shot
+from sfd_stream.observe.worker_status import Identity, Watch
 from sfd_stream.sketch.builder import Parameters
 from sfd_stream.sketch.rows import RowBlock
 from sfd_stream.state.manifest import Binding, BlobRef, Kind, Manifest, StateId, blob_key
 from sfd_stream.state.partition import PartitionState, Shape
 from sfd_stream.wire.columns import HashedColumns
-from sfd_stream.wire.rows import DecodedBatch
+from sfd_stream.wire.rows.decode import DecodedBatch
 
 WORDS = ("array", "axis", "dtype", "index", "shape", "matrix", "values", "return", "default", "optional", "callable")
 

@@ -12,8 +12,8 @@ import scipy.sparse as sp
 from confluent_kafka import Producer
 
 from sfd_stream import FrequentDirections, Sketch
-from sfd_stream.kafka.sink import Sink
-from sfd_stream.kafka.tail import Tail
+from sfd_stream.kafka.producer import Sink
+from sfd_stream.kafka.topic_reader import Tail
 from sfd_stream.wire.snapshot_ids import SnapshotId
 from sfd_stream.wire.snapshots import Message, Snapshot, encode_snapshot, message_of
 from tests.parts.kafka import Broker

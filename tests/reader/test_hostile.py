@@ -29,7 +29,7 @@ from sfd_stream.errors import (
 from sfd_stream.kafka.records import Record
 from sfd_stream.reader.merged import merge
 from sfd_stream.reader.newest import Newest, half_of_the_memory
-from sfd_stream.storage.opening import open_store
+from sfd_stream.storage.open import open_store
 from sfd_stream.wire import snapshots
 from sfd_stream.wire.snapshot_ids import EPOCH_MAX
 from sfd_stream.wire.snapshots import (

@@ -12,9 +12,9 @@ import structlog
 
 from sfd_stream import SnapshotReader
 from sfd_stream.errors import BrokerRefusedError, BrokerUnavailableError, FencedError
-from sfd_stream.kafka.sink import Sink
-from sfd_stream.service.merge_watch import MergeWatch
-from sfd_stream.service.merger import MergePlan, Merger
+from sfd_stream.kafka.producer import Sink
+from sfd_stream.merge import MergePlan, Merger
+from sfd_stream.observe.merge_status import MergeWatch
 from sfd_stream.threads import DaemonExecutor
 from tests.reader.made import holds, message, publish, rows_of, sketch_of, snapshot
 

@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sfd_stream.cli.wiring import shape_of
+from sfd_stream.cli.build import shape_of
 from sfd_stream.config import load
 from sfd_stream.errors import FormatError, UnmergeableError
 from sfd_stream.reader.merged import MergedSketch, merge
 from sfd_stream.reader.newest import Newest
 from sfd_stream.sketch.rows import RowBlock
 from sfd_stream.state.partition import PartitionState
-from sfd_stream.wire.rows import HashedColumns, decode, encode_row
+from sfd_stream.wire.rows.decode import HashedColumns, decode, encode_row
 from sfd_stream.wire.snapshots import Snapshot, decode_snapshot, encode_snapshot
 from tests.reader.made import holds, message, rows_of, sketch_of, snapshot
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from confluent_kafka.admin import AclOperation, ResourceType  # type: ignore[attr-defined]
 
-from sfd_stream.wire.row_encode import encode_row
+from sfd_stream.wire.rows.encode import encode_row
 from tests.parts.secure import PASSWORD, SecureBroker
 from tests.parts.slow import smoke_first
 

@@ -18,7 +18,7 @@ from sfd_stream.state.partition import Shape
 from sfd_stream.storage import Store
 from sfd_stream.storage.memory import MemoryStore
 from sfd_stream.wire.columns import FixedColumns
-from sfd_stream.wire.rows import encode_row
+from sfd_stream.wire.rows.decode import encode_row
 from sfd_stream.worker.delivery import Delivery
 from sfd_stream.worker.intake import Intake
 from sfd_stream.worker.partitions import Partitions

@@ -25,12 +25,12 @@ from typing import Any
 
 import threadpoolctl  # noqa: F401 - as below
 
-import sfd_stream.cli.wiring  # noqa: F401 - what `work` imports when it is called: the server has it before
+import sfd_stream.cli.build  # noqa: F401 - what `work` imports when it is called: the server has it before
 from sfd_stream.cli import _report
-from sfd_stream.cli.run import work
+from sfd_stream.cli.commands.run import work
 from sfd_stream.config.model import Settings
 from sfd_stream.kafka.source import Source
-from sfd_stream.service.logs import configure
+from sfd_stream.observe.logs import configure
 
 ONE_THREAD = dict.fromkeys(("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"), "1")
 

@@ -18,16 +18,16 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from sfd_stream.cli.wiring import shape_of, store_of, worker_of
+from sfd_stream.cli.build import shape_of, store_of, worker_of
 from sfd_stream.config.model import Settings
 from sfd_stream.errors import ObjectMissingError
 from sfd_stream.kafka.source import Source
-from sfd_stream.service.summary import Loaded, load_newest
 from sfd_stream.state.manifest import Manifest, decode_manifest, manifests_prefix
 from sfd_stream.state.partition import Frozen, PartitionState
 from sfd_stream.state.perform import Patience, run
 from sfd_stream.storage.contract import partition_prefix
-from sfd_stream.wire.rows import encode_rows
+from sfd_stream.tools.summary import Loaded, load_newest
+from sfd_stream.wire.rows.decode import encode_rows
 from sfd_stream.worker.worker import Worker
 from tests.parts.kafka import Broker
 from tests.service import killable

@@ -16,10 +16,10 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 
-from sfd_stream.cli.wiring import store_of
+from sfd_stream.cli.build import store_of
 from sfd_stream.errors import BrokerRefusedError, NoSnapshotError
 from sfd_stream.kafka.records import Record
-from sfd_stream.kafka.tail import Tail
+from sfd_stream.kafka.topic_reader import Tail
 from sfd_stream.reader.reader import SnapshotReader
 from sfd_stream.wire.snapshot_ids import SnapshotId
 from sfd_stream.wire.snapshots import Reference, Snapshot, decode_message, resolve

@@ -16,10 +16,11 @@ from typing import Any
 import pytest
 import structlog
 
-from sfd_stream.service import merger, merging
-from sfd_stream.service.merge_watch import MergeWatch
-from sfd_stream.service.merger import MergePlan, Merger
-from sfd_stream.service.merging import Merging
+from sfd_stream import merge
+from sfd_stream.merge import MergePlan, Merger
+from sfd_stream.observe.merge_status import MergeWatch
+from sfd_stream.processes import spectrum
+from sfd_stream.processes.spectrum import Merging
 from sfd_stream.state.partition import PartitionState
 from sfd_stream.threads import Computing, DaemonExecutor
 from sfd_stream.worker import checkpoint_chain
@@ -112,7 +113,7 @@ def test_after_the_end_nothing_begins_to_compute() -> None:
 
 def test_a_merge_for_the_page_is_finished_before_the_supervisor_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     slow = Slow()
-    monkeypatch.setattr(merging, "_spectrum", slow)
+    monkeypatch.setattr(spectrum, "_spectrum", slow)
 
     async def ask() -> dict[str, tuple[int, bytes]]:
         return {}
@@ -149,7 +150,7 @@ class Parts:
 
 def end_merger(parts: Any, when: threading.Event, monkeypatch: pytest.MonkeyPatch, computing: Computing) -> None:
     """Runs a merger of these parts, and stops it once `when` is set."""
-    monkeypatch.setattr(merger, "SLICE_S", 0.01)
+    monkeypatch.setattr(merge, "SLICE_S", 0.01)
     watch = MergeWatch("g", "world", time.monotonic, time.time)
     plan = MergePlan("g", "world", every_s=0.01, republish_s=600.0)
     around: dict[str, Any] = {"clock": time.monotonic, "wall_clock": time.time, "log": structlog.get_logger()}
@@ -161,7 +162,7 @@ def end_merger(parts: Any, when: threading.Event, monkeypatch: pytest.MonkeyPatc
 
 def test_a_merge_is_finished_before_the_merger_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     slow = Slow(lambda *_, **__: None)
-    monkeypatch.setattr(merger, "merge", slow)
+    monkeypatch.setattr(merge, "merge", slow)
     end_merger(Parts(), slow.running, monkeypatch, Computing())
     assert slow.finished == 1
 

@@ -13,8 +13,8 @@ from sfd_stream.cli.watching import watch_of
 from sfd_stream.config import load
 from sfd_stream.config.model import InputSettings
 from sfd_stream.kafka.dead_letters import BadMessageGauge
-from sfd_stream.service.status import as_json
-from sfd_stream.wire.rows import FixedColumns, HashedColumns
+from sfd_stream.observe.status import as_json
+from sfd_stream.wire.rows.decode import FixedColumns, HashedColumns
 from sfd_stream.worker.intake import Intake
 from tests.parts.watched import AtOnce, Stage
 from tests.service.fakes import FakeBatch

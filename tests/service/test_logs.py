@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pytest
 import structlog
 
-from sfd_stream.service.logs import (
+from sfd_stream.observe.logs import (
     FLOOD_EVENTS,
     FLOOD_INTERVAL_S,
     FloodLimit,

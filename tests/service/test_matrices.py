@@ -10,7 +10,7 @@ import scipy.io
 import scipy.sparse as sp
 
 from sfd_stream.errors import SettingsError
-from sfd_stream.service.matrices import BLOCK_ROWS, kind_of, read_bags, read_matrix
+from sfd_stream.tools.matrix_files import BLOCK_ROWS, kind_of, read_bags, read_matrix
 
 if TYPE_CHECKING:
     from pathlib import Path

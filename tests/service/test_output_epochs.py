@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 from sfd_stream import SnapshotReader
-from sfd_stream.cli import wiring
+from sfd_stream.cli import build
 from sfd_stream.errors import BrokerRefusedError
 from sfd_stream.reader.merged import MergedSketch
 from sfd_stream.reader.newest import Epochs
@@ -159,8 +159,8 @@ def test_a_run_of_64_partitions_over_a_long_past_is_read_cold_as_one_sketch_with
     run = make_run(kafka, topic, changes={"snapshot": {"topic": shows}})
     kafka.create_topic(partitions=4, config=CLEANED_SOON, name=shows)
     publish_past(kafka, run, 10_000)
-    read, times = wiring.output_epochs, []
-    monkeypatch.setattr(wiring, "output_epochs", lambda settings: times.append(1) or read(settings))
+    read, times = build.output_epochs, []
+    monkeypatch.setattr(build, "output_epochs", lambda settings: times.append(1) or read(settings))
     run.inside()
     assert times == [1]
     merged = read_cold(kafka, shows)

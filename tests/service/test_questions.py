@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from sfd_stream.cli.wiring import worker_of
+from sfd_stream.cli.build import worker_of
 from sfd_stream.errors import SfdError
 from tests.parts.kafka import Broker
 from tests.service.conftest import MakeRun

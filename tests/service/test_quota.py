@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from sfd_stream.cli.run import within_quota
+from sfd_stream.cli.commands.run import within_quota
 from sfd_stream.config import load
+from sfd_stream.config.container_limits import MEMORY_SHARE, Quota, fitted, misfits, read_quota
 from sfd_stream.config.model import Settings
 from sfd_stream.errors import SettingsError
-from sfd_stream.service.quota import MEMORY_SHARE, Quota, fitted, misfits, read_quota
 
 GIB = 2**30
 

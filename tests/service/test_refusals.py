@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from sfd_stream.cli.wiring import store_of
+from sfd_stream.cli.build import store_of
 from sfd_stream.errors import BrokerRefusedError, RefusedStateError, StoreError
 from sfd_stream.state.manifest import encode_manifest, manifest_key
 from sfd_stream.storage.contract import partition_prefix
-from sfd_stream.wire.checkpoints import CHECKSUM_BYTES, checksum
+from sfd_stream.wire.frames import CHECKSUM_BYTES, checksum
 from tests.parts.kafka import Broker, free_ports
 from tests.parts.seaweed import SeaweedServer
 from tests.service.conftest import MakeRun, on_disk_and_s3

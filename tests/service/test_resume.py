@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from sfd_stream.wire.columns import HashedColumns
-from sfd_stream.wire.rows import encode_row
+from sfd_stream.wire.rows.decode import encode_row
 from tests.parts.kafka import Broker
 from tests.service.conftest import MakeRun
 from tests.service.runs import assert_same

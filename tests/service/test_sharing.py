@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sfd_stream.cli.wiring import shape_of
+from sfd_stream.cli.build import shape_of
 from sfd_stream.worker.partitions import Phase
 from tests.parts.kafka import Broker
 from tests.service.conftest import MakeRun, disk_or_s3_by_protocol, on_disk_and_s3

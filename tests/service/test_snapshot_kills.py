@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from sfd_stream.cli.wiring import store_of
+from sfd_stream.cli.build import store_of
 from sfd_stream.reader.reader import SnapshotReader
 from sfd_stream.wire.snapshots import Snapshot, decode_message, message_of
 from tests.parts.kafka import Broker

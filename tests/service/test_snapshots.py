@@ -14,11 +14,11 @@ import pytest
 from confluent_kafka.admin import ConfigResource, ResourceType
 
 from sfd_stream.cli import main
-from sfd_stream.cli.wiring import worker_of
+from sfd_stream.cli.build import worker_of
 from sfd_stream.errors import RefusedStateError
 from sfd_stream.reader.reader import SnapshotReader
 from sfd_stream.state.manifest import Kind
-from sfd_stream.wire.rows import encode_row
+from sfd_stream.wire.rows.decode import encode_row
 from sfd_stream.wire.snapshots import Reference, decode_message
 from sfd_stream.worker.snapshots import SnapshotEncoder
 from tests.parts.kafka import Broker

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from sfd_stream.cli import main, wiring
-from sfd_stream.cli.merge import prepare_topic
+from sfd_stream.cli import build, main
+from sfd_stream.cli.commands.merge import prepare_topic
 from sfd_stream.config import load
-from sfd_stream.service.topic_plan import merge_topic_config, wanted_topics
+from sfd_stream.tools.topics import merge_topic_config, wanted_topics
 from tests.parts.kafka import Broker
 from tests.service.test_topics import FakeAdmin
 
@@ -54,8 +54,8 @@ def test_run_and_merge_create_their_topics_as_topics_does(inline_bytes: int, mon
     settings = load(None, environ={}, overrides=[*SETTINGS, *given]).settings
     _, sketches, world = wanted_topics(settings, 4)
     admin = Recorder({})
-    monkeypatch.setattr(wiring, "admin_of", lambda _: admin)
-    wiring.make_output_topic(settings, timeout_s=1.0)
+    monkeypatch.setattr(build, "admin_of", lambda _: admin)
+    build.make_output_topic(settings, timeout_s=1.0)
     prepare_topic(admin, "world", merge_topic_config(settings.kafka))
     assert admin.created == [(wanted.name, wanted.partitions, wanted.config) for wanted in (sketches, world)]
 
@@ -63,8 +63,8 @@ def test_run_and_merge_create_their_topics_as_topics_does(inline_bytes: int, mon
 def test_a_topic_of_snapshots_that_has_more_partitions_is_used_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     given = ["kafka.bootstrap.servers=b:1", "input.topic=rows", "snapshot.topic=sketches"]
     admin = Recorder({"sketches": 6})
-    monkeypatch.setattr(wiring, "admin_of", lambda _: admin)
-    wiring.make_output_topic(load(None, environ={}, overrides=[*SETTINGS, *given]).settings, timeout_s=1.0)
+    monkeypatch.setattr(build, "admin_of", lambda _: admin)
+    build.make_output_topic(load(None, environ={}, overrides=[*SETTINGS, *given]).settings, timeout_s=1.0)
     assert admin.created == []
 
 

@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from sfd_stream.errors import BrokerRefusedError, BrokerUnavailableError, SettingsError
 from sfd_stream.kafka.outage import ask
-from sfd_stream.service.topics import ensure_topic
+from sfd_stream.kafka.topics import ensure_topic
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -6,8 +6,8 @@ import itertools
 
 import pytest
 
-from sfd_stream.kafka.cluster import GroupOffsets
-from sfd_stream.kafka.faults import Hooks
+from sfd_stream.kafka.admin import GroupOffsets
+from sfd_stream.kafka.errors import Hooks
 from sfd_stream.state.offset_metadata import state_id_in
 from tests.parts.kafka import Broker
 from tests.service.conftest import MakeRun

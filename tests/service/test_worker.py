@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from sfd_stream.errors import BrokerRefusedError, RefusedStateError, StoreRefusedError, StoreUnavailableError
-from sfd_stream.service.summary import Loaded, load_newest
 from sfd_stream.sketch.builder import Parameters
 from sfd_stream.state.manifest import Binding, Manifest, decode_manifest, manifests_prefix
 from sfd_stream.state.partition import PartitionState, Shape
@@ -19,7 +18,8 @@ from sfd_stream.state.perform import Patience, run
 from sfd_stream.state.steps import AskLog, LogFacts, Question
 from sfd_stream.storage.contract import partition_prefix
 from sfd_stream.storage.memory import MemoryStore
-from sfd_stream.wire.rows import GrowingColumns, encode_row
+from sfd_stream.tools.summary import Loaded, load_newest
+from sfd_stream.wire.rows.decode import GrowingColumns, encode_row
 from sfd_stream.worker.delivery import CONFIRM_EVERY_S
 from sfd_stream.worker.partitions import OwnedPartition, Phase
 from sfd_stream.worker.worker import PAUSED_AFTER, Worker

@@ -45,7 +45,7 @@ class Judge:
         self._manifests = reference["state.manifest"]
         self._states = reference["state.partition"]
         self._snapshots = reference["wire.snapshots"]
-        self._rows = reference["wire.rows"]
+        self._rows = reference["wire.rows.decode"]
         self._shape = shape
         world.objects.on_create = self._created
         world.objects.on_delete = self._deleted

@@ -21,10 +21,11 @@ from typing import Any
 from tests.simulation.scheduler import loading, point
 
 PACKAGE = "sfd_stream"
-POINTED = ("service/", "kafka/", "worker/", "state/partition.py")
+POINTED = ("merge.py", "observe/", "tools/", "config/container_limits.py", "kafka/", "worker/", "state/partition.py")
 """Where a preemption point stands before every statement, if asked for."""
 UNPOINTED = tuple(
-    f"service/{name}.py" for name in ("metrics", "meter", "status", "seen", "known", "looks", "logs", "watch")
+    f"observe/{name}.py"
+    for name in ("metrics", "registry", "status", "facts", "history", "spectra", "logs", "worker_status")
 )
 """Metrics and status only: points there cost time and find nothing."""
 

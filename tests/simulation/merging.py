@@ -81,7 +81,7 @@ class Merging:
         universe, settings = self._package.universe, self._settings
 
         def run() -> None:
-            merger, _ = universe["cli.merge"].merger_of(settings)
+            merger, _ = universe["cli.commands.merge"].merger_of(settings)
             merger.run()
 
         code, words = outcome_of(run, self._package, self._process)

@@ -83,7 +83,7 @@ MUTATIONS: dict[str, Mutation] = {
         aim="stalls",
     ),
     "claim without epoch + 1": _one(
-        "state/assign.py", "epoch=next_epoch(manifest.epoch, shown),", "epoch=manifest.epoch,"
+        "state/claim.py", "epoch=next_epoch(manifest.epoch, shown),", "epoch=manifest.epoch,"
     ),
     "forgotten fence": _one(
         "worker/checkpoint_chain.py",
@@ -134,7 +134,7 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "sketch on two threads": _one("worker/runtime.py", 'DaemonExecutor(1, "sketch")', 'DaemonExecutor(2, "sketch")'),
     "random state shared between partitions": _one(
-        "cli/wiring.py",
+        "cli/build.py",
         "seed=(sketch.seed, partition),",
         "seed=(sketch.seed, 0),",
     ),
@@ -228,19 +228,19 @@ MUTATIONS: dict[str, Mutation] = {
         aim="stalls",
     ),
     "epoch below the output topic's": _one(
-        "state/assign.py",
+        "state/claim.py",
         "    epoch = next_epoch(0, (yield AskOutputEpoch()))  # [P]",
         "    epoch = 1",
         aim="backups",
     ),
     "epoch of a claim below the output topic's": _one(
-        "state/assign.py",
+        "state/claim.py",
         "epoch=next_epoch(manifest.epoch, shown),",
         "epoch=manifest.epoch + 1,",
         aim="backups",
     ),
     "producer kept after a retried commit": _one(
-        "kafka/transactions.py",
+        "kafka/transactional_producer.py",
         "        if repeated:\n            self._producer = None\n",
         "",
         aim="transactions",
@@ -304,19 +304,19 @@ MUTATIONS: dict[str, Mutation] = {
         400,
     ),
     "merge counts a part twice": _one(
-        "service/merger.py",
+        "merge.py",
         "        parts = [snapshot for reader in self._inputs for snapshot in _held(reader)]",
         "        parts = [snapshot for reader in self._inputs for snapshot in [*_held(reader), *_held(reader)[:1]]]",
         aim="mergers",
     ),
     "a merger keeps its epoch": _one(
-        "service/merger.py",
+        "merge.py",
         "self._epoch = 1 if newest is None else newest.epoch + 1",
         "self._epoch = 1",
         aim="mergers",
     ),
     "a merge that was not delivered is forgotten": _one(
-        "service/merger.py",
+        "merge.py",
         "self._changed = not self._publish(self._newest)",
         "self._changed = bool(self._publish(self._newest)) and False",
         aim="mergers",

@@ -78,8 +78,8 @@ class Run:
         self._reference = reference = workers.reference(source)
         self._package = workers.package(source, edits, scenario.points)
         self._settings = workers.settings_of(source, scenario)
-        shape_of = reference["cli.wiring"].shape_of
-        rows, blocks = reference["wire.row_encode"], reference["sketch.rows"]
+        shape_of = reference["cli.build"].shape_of
+        rows, blocks = reference["wire.rows.encode"], reference["sketch.rows"]
         self.content = Content(scenario.seed, scenario.partitions, rows.encode_row, rows.encode_rows, blocks.RowBlock)
         self.judge = Judge(
             self.world, scenario, self.content, reference, lambda partition: shape_of(self._settings, partition)

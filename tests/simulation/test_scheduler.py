@@ -200,14 +200,14 @@ def test_a_universe_has_its_own_modules_and_substitutes(tmp_path: Path) -> None:
 
 def test_points_let_another_task_run_between_two_statements(tmp_path: Path) -> None:
     package = tmp_path / "sfd_stream"
-    (package / "service").mkdir(parents=True)
+    (package / "worker").mkdir(parents=True)
     (package / "__init__.py").write_text("")
-    (package / "service" / "__init__.py").write_text("")
+    (package / "worker" / "__init__.py").write_text("")
     code = "def count(box):\n    before = box[0]\n    if before >= 0:\n        box[0] = before + 1\n"
-    (package / "service" / "one.py").write_text(code)
+    (package / "worker" / "one.py").write_text(code)
 
     def total(*, points: bool) -> int:
-        box, count = [0], Universe(tmp_path, {}, points=points)["service.one"].count
+        box, count = [0], Universe(tmp_path, {}, points=points)["worker.one"].count
         run(lambda: [p.Thread(target=lambda: count(box)).start() for _ in range(20)], preempt=0.5)
         return box[0]
 

@@ -45,12 +45,12 @@ class Package:
     """A loaded universe, ready to run workers."""
 
     def __init__(self, source: Path, edits: tuple[Edit, ...] = (), *, points: bool = False) -> None:
-        opening = ModuleType("sfd_stream.storage.opening")
+        opening = ModuleType("sfd_stream.storage.open")
         opening.open_store = self._open_store  # type: ignore[attr-defined]
-        given = {**primitives.substitutes(RANDOMNESS), **admin.substitutes(), "sfd_stream.storage.opening": opening}
+        given = {**primitives.substitutes(RANDOMNESS), **admin.substitutes(), "sfd_stream.storage.open": opening}
         self.universe = Universe(source, given, edits=edits, points=points)
-        self.universe["service.logs"].get_logger = Log
-        self.wiring = self.universe["cli.wiring"]
+        self.universe["observe.logs"].get_logger = Log
+        self.wiring = self.universe["cli.build"]
         self.errors = self.universe["errors"]
 
     def _open_store(self, *_: Any, **__: Any) -> SimulatedStore:
@@ -114,7 +114,7 @@ def settings_of(source: Path, scenario: Scenario) -> Any:
     )
     if not scenario.one_in_memory:
         return found
-    room = reference(source)["cli.wiring"].shape_of(found, 0).memory_bytes()
+    room = reference(source)["cli.build"].shape_of(found, 0).memory_bytes()
     return found.model_copy(update={"worker": found.worker.model_copy(update={"memory_max_bytes": room})})
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from sfd_stream import ScoreHistogram, Scores, SparseFrequentDirections, paper_synthetic
 from sfd_stream.sketch.intervals import Intervals
-from sfd_stream.sketch.score_histogram import BIN_LEAST, BIN_MOST, bin_numbers
+from sfd_stream.sketch.scoring.histogram import BIN_LEAST, BIN_MOST, bin_numbers
 from tests.sketch.matrices import text
 
 X = paper_synthetic(900, 40, 6, seed=5)

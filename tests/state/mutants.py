@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from sfd_stream.state import assign, protocol, repair, retention
+from sfd_stream.state import claim as assign
+from sfd_stream.state import protocol, repair, retention
 from sfd_stream.state.manifest import (
     Manifest,
     SnapshotRef,

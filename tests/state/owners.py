@@ -11,7 +11,7 @@ from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sfd_stream.state import assign as assign_module
+from sfd_stream.state import claim as assign_module
 from sfd_stream.state import protocol, repair, retention
 from sfd_stream.state.protocol import Created, NewState
 from sfd_stream.state.steps import Answer, Fenced, Put, Refused

@@ -9,12 +9,12 @@ import msgpack
 import pytest
 
 from sfd_stream.errors import FormatError, RefusedStateError
-from sfd_stream.state import parameters
-from sfd_stream.state.assign import LOG_TRIES, Claimed, Wish, assign, judge_log
+from sfd_stream.state import compatibility
+from sfd_stream.state.claim import LOG_TRIES, Claimed, Wish, assign, judge_log
 from sfd_stream.state.manifest import Kind, StateId, encode_manifest, manifest_key
 from sfd_stream.state.protocol import check_binding
 from sfd_stream.state.steps import AskCommitted, AskLog, AskOutputEpoch, LogFacts, Refused
-from sfd_stream.wire.checkpoints import decode_frame, encode_map
+from sfd_stream.wire.frames import decode_frame, encode_map
 from sfd_stream.wire.snapshot_ids import EPOCH_MAX, EPOCH_TAKEN_MAX
 from tests.state.chains import BINDING, PREFIX, Memory, genesis, grown
 
@@ -249,8 +249,8 @@ HASHED = {"columns": "hashed", "d": 64, "hash_seed": 3}
     ],
 )
 def test_what_leaves_the_state_its_meaning_may_change(stored: dict[str, Any], change: dict[str, Any]) -> None:
-    verdict = parameters.compare(stored, stored | change, where="rows/0")
-    assert verdict == parameters.Changes({k: (stored.get(k), v) for k, v in change.items()})
+    verdict = compatibility.compare(stored, stored | change, where="rows/0")
+    assert verdict == compatibility.Changes({k: (stored.get(k), v) for k, v in change.items()})
 
 
 @pytest.mark.parametrize(
@@ -265,7 +265,7 @@ def test_what_leaves_the_state_its_meaning_may_change(stored: dict[str, Any], ch
     ],
 )
 def test_what_makes_the_state_meaningless_is_refused(stored: dict[str, Any], change: dict[str, Any]) -> None:
-    verdict = parameters.compare(stored, stored | change, where="rows/0")
+    verdict = compatibility.compare(stored, stored | change, where="rows/0")
     assert isinstance(verdict, Refused)
     assert next(iter(change)) in verdict.why
     assert "checkpoint reset rows/0" in verdict.remedy

@@ -26,7 +26,7 @@ from sfd_stream.state.partition import (
 )
 from sfd_stream.state.protocol import plan_checkpoint
 from sfd_stream.wire.columns import FixedColumns, GrowingColumns, HashedColumns
-from sfd_stream.wire.rows import decode, encode_row
+from sfd_stream.wire.rows.decode import decode, encode_row
 
 D, ELL = 24, 4
 BINDING = Binding("cluster", "topic-id", "group", "rows", 0)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from sfd_stream.errors import ObjectExistsError, ObjectMissingError, StoreRefusedError, StoreUnavailableError
-from sfd_stream.state.assign import Claimed, Wish, assign
+from sfd_stream.state.claim import Claimed, Wish, assign
 from sfd_stream.state.manifest import manifest_key
 from sfd_stream.state.perform import Patience, run
 from sfd_stream.state.protocol import Created, create

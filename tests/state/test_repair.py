@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from sfd_stream.state.assign import Wish, assign
+from sfd_stream.state.claim import Wish, assign
 from sfd_stream.state.manifest import Kind, breaches, encode_manifest, manifest_key
 from sfd_stream.state.protocol import Created
 from sfd_stream.state.repair import Mark, Start, reset, rollback
 from sfd_stream.state.retention import retain
 from sfd_stream.state.steps import Refused
-from sfd_stream.wire import checkpoints
+from sfd_stream.wire import frames
 from tests.state.chains import BINDING, PREFIX, Memory, grown
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def test_an_older_program_neither_claims_nor_repairs_a_newer_one_s_work(
 ) -> None:
     memory = Memory()
     newest = grown(memory, states=3)[-1]
-    monkeypatch.setattr(checkpoints, "VERSION", 2)
+    monkeypatch.setattr(frames, "VERSION", 2)
     memory.objects[manifest_key(PREFIX, 3)] = encode_manifest(newest)
     monkeypatch.undo()
     before = dict(memory.objects)

@@ -29,7 +29,7 @@ from sfd_stream.state.steps import (
     LogFacts,
     Put,
 )
-from sfd_stream.wire.checkpoints import decode_arrays, decode_map, encode_arrays, encode_map
+from sfd_stream.wire.frames import decode_arrays, decode_map, encode_arrays, encode_map
 
 PREFIX = "group/rows/0"
 BINDING = Binding("cluster", "topic-id", "group", "rows", 0)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sfd_stream.cli.wiring import store_of
+from sfd_stream.cli.build import store_of
 from sfd_stream.config import load
 from sfd_stream.errors import ObjectExistsError, StoreRefusedError, StoreUnavailableError
 from sfd_stream.storage import DiskStore

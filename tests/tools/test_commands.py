@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sfd_stream.cli import main, size
-from sfd_stream.service import sizing
+from sfd_stream.cli import main
+from sfd_stream.cli.commands import size
+from sfd_stream.tools import sizing
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,9 +12,9 @@ import pytest
 
 from sfd_stream import FeatureMap, HashedColumns
 from sfd_stream.cli import main
-from sfd_stream.cli.features import _await_schemas
+from sfd_stream.cli.commands.features import _await_schemas
 from sfd_stream.errors import BrokerUnavailableError
-from sfd_stream.service.preview import SHARING_MAX, chao, preview, recommended, sharing
+from sfd_stream.tools.preview import SHARING_MAX, chao, preview, recommended, sharing
 from sfd_stream.wire.formats.from_json import read_json
 
 EVENTS: list[dict[str, Any]] = [

@@ -7,13 +7,13 @@ import math
 import numpy as np
 import pytest
 
-from sfd_stream.service import sizing
 from sfd_stream.sketch.builder import SketchBuilder
 from sfd_stream.sketch.rows import RowBlock
 from sfd_stream.sketch.synthetic import paper_synthetic
 from sfd_stream.state.partition import Durable, PartitionState, encode
+from sfd_stream.tools import sizing
 from sfd_stream.wire.columns import FixedColumns
-from sfd_stream.wire.rows import DecodedBatch, decode, encode_rows
+from sfd_stream.wire.rows.decode import DecodedBatch, decode, encode_rows
 from sfd_stream.wire.snapshot_ids import SnapshotId
 from sfd_stream.wire.snapshots import encode_snapshot, snapshot_of
 

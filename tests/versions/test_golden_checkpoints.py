@@ -17,10 +17,10 @@ import scipy.sparse as sp
 import yaml
 
 from sfd_stream import SnapshotReader, decode
-from sfd_stream.cli.wiring import shape_of
+from sfd_stream.cli.build import shape_of
 from sfd_stream.config.model import Settings
-from sfd_stream.kafka.embedded import EmbeddedBroker
-from sfd_stream.kafka.tail import Tail
+from sfd_stream.kafka.mock_broker import EmbeddedBroker
+from sfd_stream.kafka.topic_reader import Tail
 from sfd_stream.state.manifest import Manifest, decode_manifest
 from sfd_stream.state.partition import PartitionState, restore
 from sfd_stream.wire.snapshots import Snapshot, decode_message

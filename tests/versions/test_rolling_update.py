@@ -29,7 +29,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from sfd_stream import NoSnapshotError, Sketch, SnapshotReader, encode_rows
 from sfd_stream.kafka.records import Record
-from sfd_stream.kafka.tail import Tail
+from sfd_stream.kafka.topic_reader import Tail
 from sfd_stream.wire.snapshot_ids import SnapshotId
 from tests.parts.kafka import Broker, free_ports
 from tests.parts.trees import HERE, RELEASED, NoHistoryError, environment_of, extract

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from sfd_stream.service.gathering import Gathering, merged
-from sfd_stream.service.looks import TOO_LARGE
-from sfd_stream.service.merging import routes_within
-from sfd_stream.service.views import SHARED_S, routes_of
-from sfd_stream.service.web import Port, listening, listening_unix
+from sfd_stream.observe.routes import SHARED_S, routes_of
+from sfd_stream.observe.server import Port, listening, listening_unix
+from sfd_stream.observe.spectra import TOO_LARGE
+from sfd_stream.processes.port import Gathering, merged
+from sfd_stream.processes.spectrum import routes_within
 from sfd_stream.sketch.sketch import Sketch
 from tests.parts.watched import WORDS, Clock, Stage
 from tests.service.runs import wait_until
@@ -112,7 +112,7 @@ def test_sketches_too_large_to_be_merged_for_a_page_are_not_asked_for(
     tmp_path: Path, stages: dict[str, Stage], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = Clock()
-    monkeypatch.setattr("sfd_stream.service.merging.MERGE_BYTES_MAX", 1_000)
+    monkeypatch.setattr("sfd_stream.processes.spectrum.MERGE_BYTES_MAX", 1_000)
     with crew(tmp_path, stages, clock) as port:
         assert until_told(port, clock, "unmerged") == TOO_LARGE
 

@@ -11,11 +11,11 @@ import pytest
 import structlog
 from prometheus_client.parser import text_string_to_metric_families
 
+from sfd_stream.merge import MergePlan, Merger
+from sfd_stream.observe.merge_status import MergeWatch, routes_of
+from sfd_stream.observe.metrics import OF_ANY_PROCESS, WORKER_LABELS, declared
+from sfd_stream.observe.server import Port, listening
 from sfd_stream.reader.merged import MergedSketch, merge
-from sfd_stream.service.merge_watch import MergeWatch, routes_of
-from sfd_stream.service.merger import MergePlan, Merger
-from sfd_stream.service.metrics import OF_ANY_PROCESS, WORKER_LABELS, declared
-from sfd_stream.service.web import Port, listening
 from tests.parts.tools import need
 from tests.parts.watched import Clock
 from tests.reader.made import rows_of, sketch_of, snapshot
@@ -127,7 +127,7 @@ class Slow(Executor):
 
 
 def test_a_merge_that_takes_long_is_no_stand_still(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sfd_stream.service.merger.SLICE_S", 0.001)
+    monkeypatch.setattr("sfd_stream.merge.SLICE_S", 0.001)
     stage = Stage()
     slow = Slow(stage.watch)
     plan = MergePlan("g", "world", every_s=1.0, republish_s=600.0)

@@ -12,10 +12,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from sfd_stream.cli import main
 from sfd_stream.errors import StoreRefusedError, StoreUnavailableError
-from sfd_stream.service.meter import READ_OFF, exposition
-from sfd_stream.service.metrics import WORKER_LABELS, declared, markdown
-from sfd_stream.service.seen import JobKind, ReleasedError
-from sfd_stream.wire.rows import Reason
+from sfd_stream.observe.facts import JobKind, ReleasedError
+from sfd_stream.observe.metrics import WORKER_LABELS, declared, markdown
+from sfd_stream.observe.registry import READ_OFF, exposition
+from sfd_stream.wire.rows.decode import Reason
 from tests.parts.tools import need
 from tests.parts.watched import Stage
 

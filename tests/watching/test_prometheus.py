@@ -20,10 +20,10 @@ import numpy as np
 import pytest
 import yaml
 
-from sfd_stream.cli.wiring import plan_of, shape_of, store_of
+from sfd_stream.cli.build import plan_of, shape_of, store_of
 from sfd_stream.state.manifest import Binding, Kind
 from sfd_stream.state.partition import ENTRY_BYTES
-from sfd_stream.wire.rows import encode_row
+from sfd_stream.wire.rows.decode import encode_row
 from sfd_stream.worker.checkpoint_chain import CheckpointChain
 from sfd_stream.worker.runtime import Runtime
 from tests.checkpoints.conftest import Site

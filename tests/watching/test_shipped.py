@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from sfd_stream.service.metrics import declared
+from sfd_stream.observe.metrics import declared
 from tests.parts.tools import grafana_types, need
 from tests.watching.shipped import (
     ALERTS,

@@ -11,8 +11,10 @@ import pytest
 from sfd_stream import FrequentDirections
 from sfd_stream.cli.watching import watch_of
 from sfd_stream.config import load
-from sfd_stream.service.known import SILENT_AFTER_S, STUCK_AFTER_S
-from sfd_stream.service.looks import (
+from sfd_stream.observe.facts import Around, preview
+from sfd_stream.observe.history import SILENT_AFTER_S, STUCK_AFTER_S
+from sfd_stream.observe.registry import exposition
+from sfd_stream.observe.spectra import (
     COLUMNS,
     DIRECTIONS,
     DRIFT_K,
@@ -24,16 +26,14 @@ from sfd_stream.service.looks import (
     drift,
     spectrum_of,
 )
-from sfd_stream.service.merging import decode as decode_whole
-from sfd_stream.service.merging import encode as encode_whole
-from sfd_stream.service.meter import exposition
-from sfd_stream.service.seen import Around, preview
-from sfd_stream.service.status import as_json
-from sfd_stream.service.watch import MOMENTS, NEWEST_LETTERS
+from sfd_stream.observe.status import as_json
+from sfd_stream.observe.worker_status import MOMENTS, NEWEST_LETTERS
+from sfd_stream.processes.spectrum import decode as decode_whole
+from sfd_stream.processes.spectrum import encode as encode_whole
 from sfd_stream.sketch.builder import Parameters
 from sfd_stream.sketch.sketch import Sketch
 from sfd_stream.state.partition import PartitionState, Shape
-from sfd_stream.wire.rows import FixedColumns, HashedColumns, decode, encode_row
+from sfd_stream.wire.rows.decode import FixedColumns, HashedColumns, decode, encode_row
 from tests.parts.watched import AtOnce, Clock, Stage
 
 
@@ -310,7 +310,7 @@ def test_a_snapshot_s_sketch_is_shown_and_no_other_is_made_for_it(monkeypatch: p
 @pytest.mark.parametrize("too_large", [False, True])
 def test_drift_is_from_one_snapshot_to_the_next(monkeypatch: pytest.MonkeyPatch, *, too_large: bool) -> None:
     if too_large:
-        monkeypatch.setattr("sfd_stream.service.looks.MERGE_BYTES_MAX", 1_000)
+        monkeypatch.setattr("sfd_stream.observe.spectra.MERGE_BYTES_MAX", 1_000)
     stage = publishing(1)
     state = stage.states[0]
     tops = []
@@ -342,7 +342,7 @@ def test_sketches_that_wait_to_be_looked_at_have_a_limit(monkeypatch: pytest.Mon
     for partition in stage.states:
         stage.feed(partition, 200)
     sketch = stage.states[0].sketch()
-    monkeypatch.setattr("sfd_stream.service.looks.MERGE_BYTES_MAX", 2 * sketch.matrix.nbytes)
+    monkeypatch.setattr("sfd_stream.observe.spectra.MERGE_BYTES_MAX", 2 * sketch.matrix.nbytes)
     for partition in (0, 1, 2, 1):
         stage.looker.see(partition, sketch, stage.states[partition].columns)
     assert sorted(stage.looker._given) == [0, 1]
@@ -494,7 +494,7 @@ def test_drift_comes_in_degrees_with_the_sketchs_error_as_watch_has_it() -> None
 def test_the_angle_is_that_of_the_sketches_whether_or_not_there_is_room_to_keep_them(
     room: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sfd_stream.service.looks.MERGE_BYTES_MAX", room)
+    monkeypatch.setattr("sfd_stream.observe.spectra.MERGE_BYTES_MAX", room)
     rng, looker = np.random.default_rng(3), Looker(AtOnce().submit, Clock(), Clock())
     strong = np.diag([9.0, 8.0, 7.0, 6.0, 5.0, *[0.2] * 25])
     sketches = [FrequentDirections(12).partial_fit(rng.normal(size=(300, 30)) @ strong).sketch() for _ in range(2)]

@@ -16,9 +16,9 @@ import pytest
 
 from benchmarks.watching import connected
 from sfd_stream.errors import SettingsError
-from sfd_stream.service import web
-from sfd_stream.service.views import health_of, routes_of
-from sfd_stream.service.web import Answer, Port, Route, Shared, listening
+from sfd_stream.observe import server
+from sfd_stream.observe.routes import health_of, routes_of
+from sfd_stream.observe.server import Answer, Port, Route, Shared, listening
 from tests.parts.watched import Stage
 from tests.service.runs import wait_until
 
@@ -222,7 +222,7 @@ def test_slow_and_idle_connections_hold_nobody_up() -> None:
 
 
 def test_a_probe_gets_in_when_all_places_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(web, "CONNECTIONS_MAX", 20)
+    monkeypatch.setattr(server, "CONNECTIONS_MAX", 20)
     with port_of() as port, ExitStack() as stack:
         for _ in range(40):
             stack.enter_context(socket.create_connection(where(port), timeout=10))
@@ -248,8 +248,8 @@ def test_many_who_ask_at_once_share_one_answer() -> None:
 
 
 def test_a_flood_waits_its_turn_but_health_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(web, "REQUESTS_PER_S", 0.001)
-    monkeypatch.setattr(web, "WAIT_MAX_S", 0.5)
+    monkeypatch.setattr(server, "REQUESTS_PER_S", 0.001)
+    monkeypatch.setattr(server, "WAIT_MAX_S", 0.5)
     with port_of() as port:
         assert [ask(port, "/metrics")[0] for _ in range(2)] == [200, 503]
         assert [ask(port, "/healthz")[0] for _ in range(3)] == [200] * 3

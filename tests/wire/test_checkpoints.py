@@ -27,8 +27,8 @@ from sfd_stream.state.manifest import (
     decode_manifest,
     encode_manifest,
 )
-from sfd_stream.wire import checkpoints
-from sfd_stream.wire.checkpoints import decode_arrays, decode_frame, encode_arrays, encode_frame, encode_map
+from sfd_stream.wire import frames
+from sfd_stream.wire.frames import decode_arrays, decode_frame, encode_arrays, encode_frame, encode_map
 
 GOLDEN = Path(__file__).parent / "golden"
 DTYPES = ["?", "u1", "i1", "<u2", "<i2", "<u4", "<i4", "<u8", "<i8", "<f4", "<f8"]
@@ -139,12 +139,12 @@ def test_every_flipped_byte_and_every_other_length_is_seen(data: bytes) -> None:
 
 
 def test_a_newer_program_s_work_is_told_from_damage(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkpoints, "VERSION", 2)
+    monkeypatch.setattr(frames, "VERSION", 2)
     newer = encode_manifest(MANIFEST)
     monkeypatch.undo()
     with pytest.raises(NewerFormatError, match="version 2"):
         decode_manifest(newer)
-    monkeypatch.setattr(checkpoints, "VERSION", 0)
+    monkeypatch.setattr(frames, "VERSION", 0)
     older = encode_manifest(MANIFEST)
     monkeypatch.undo()
     with pytest.raises(FormatError):

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from sfd_stream.errors import RowDecodeError
-from sfd_stream.wire.rows import (
+from sfd_stream.wire.rows.decode import (
     Columns,
     FixedColumns,
     GrowingColumns,

@@ -13,11 +13,11 @@ import pytest
 
 from sfd_stream import FeatureMap
 from sfd_stream.config import load
-from sfd_stream.wire import row_encode
 from sfd_stream.wire.formats.from_json import read_json
 from sfd_stream.wire.formats.records import PlainReader, RecordDecoder
 from sfd_stream.wire.hashing import signed_columns
-from sfd_stream.wire.rows import Columns, FixedColumns, HashedColumns, Reason, RowLimits, decode
+from sfd_stream.wire.rows import encode
+from sfd_stream.wire.rows.decode import Columns, FixedColumns, HashedColumns, Reason, RowLimits, decode
 from sfd_stream.worker.intake import Intake
 from tests.docs.paste import limits_table
 
@@ -109,5 +109,5 @@ def test_the_library_has_the_limits_of_a_worker() -> None:
 
 
 def test_the_examples_in_docstrings_run() -> None:
-    assert doctest.testmod(row_encode).attempted
-    assert not doctest.testmod(row_encode).failed
+    assert doctest.testmod(encode).attempted
+    assert not doctest.testmod(encode).failed

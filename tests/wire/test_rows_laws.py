@@ -13,10 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sfd_stream.errors import RowDecodeError
-from sfd_stream.wire import row_lists
-from sfd_stream.wire import rows as wire
-from sfd_stream.wire.row_parts import MAGNITUDE_MAX
-from sfd_stream.wire.rows import (
+from sfd_stream.wire.rows import decode as wire
+from sfd_stream.wire.rows import read_lists
+from sfd_stream.wire.rows.decode import (
     Columns,
     DecodedBatch,
     FixedColumns,
@@ -27,6 +26,7 @@ from sfd_stream.wire.rows import (
     decode,
     encode_row,
 )
+from sfd_stream.wire.rows.part import MAGNITUDE_MAX
 from tests.parts.slow import smoke_first
 
 LIMITS = RowLimits(message_bytes_max=2000, nnz_max=40, rows_max=8, string_bytes_max=12)
@@ -189,7 +189,7 @@ def test_whatever_comes_the_block_keeps_its_promise_and_reasons_come_from_the_fi
 def test_the_batch_readers_agree_with_the_general_one_on_any_message(values: list[bytes], columns: Columns) -> None:
     crowd = values * 40  # enough of them to walk together
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(row_lists, "CHECK_STEPS", 2)
+        patch.setattr(read_lists, "CHECK_STEPS", 2)
         assert seen(decode(crowd, columns, LIMITS)) == seen(decode_slowly(crowd, columns))
 
 
@@ -210,7 +210,7 @@ TEMPLATES = [
 def test_the_readers_agree_whichever_byte_of_a_row_is_changed_cut_or_added(
     template: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(row_lists, "CHECK_STEPS", 2)
+    monkeypatch.setattr(read_lists, "CHECK_STEPS", 2)
     mutants = [template[:at] + bytes([byte]) + template[at + 1 :] for at in range(len(template)) for byte in range(256)]
     mutants += [
         template[:at] + bytes([byte]) + template[at:] for at in range(len(template) + 1) for byte in range(0, 256, 5)

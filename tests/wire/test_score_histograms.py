@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from sfd_stream import ChecksumError, FormatError, NewerFormatError, ScoreHistogram
-from sfd_stream.sketch.score_histogram import SCORES, Bins
-from sfd_stream.wire import checkpoints
-from sfd_stream.wire.checkpoints import decode_arrays, encode_arrays
+from sfd_stream.sketch.scoring.histogram import SCORES, Bins
+from sfd_stream.wire import frames
+from sfd_stream.wire.frames import decode_arrays, encode_arrays
 
 GOLDEN = Path(__file__).parent / "golden" / "scores-1.bin"
 HISTOGRAM = ScoreHistogram(
@@ -56,7 +56,7 @@ def test_every_flipped_byte_and_every_cut_is_refused() -> None:
 
 
 def test_a_newer_version_is_named_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkpoints, "VERSION", 2)
+    monkeypatch.setattr(frames, "VERSION", 2)
     newer = HISTOGRAM.to_bytes()
     monkeypatch.undo()
     with pytest.raises(NewerFormatError):

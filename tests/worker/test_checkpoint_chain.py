@@ -15,7 +15,7 @@ from sfd_stream.state.steps import AskCommitted
 from sfd_stream.storage import Store
 from sfd_stream.storage.memory import MemoryStore
 from sfd_stream.wire.columns import FixedColumns
-from sfd_stream.wire.rows import decode
+from sfd_stream.wire.rows.decode import decode
 from sfd_stream.worker.checkpoint_chain import CheckpointChain
 from sfd_stream.worker.jobs import Jobs
 from sfd_stream.worker.runtime import Runtime

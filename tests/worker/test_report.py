@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from sfd_stream.kafka.records import PartitionBatch
-from sfd_stream.service.known import SILENT_AFTER_S
-from sfd_stream.service.status import PartitionStatus
+from sfd_stream.observe.history import SILENT_AFTER_S
+from sfd_stream.observe.status import PartitionStatus
 from sfd_stream.worker.report import ENDS_EVERY_S
 from sfd_stream.worker.worker import Worker
 from tests.parts.watched import Clock

@@ -12,7 +12,7 @@ import pytest
 
 from sfd_stream.errors import BrokerRefusedError, FencedError
 from sfd_stream.kafka.commits import Committed
-from sfd_stream.kafka.transactions import NotCommittedError, Offset, Outgoing
+from sfd_stream.kafka.transactional_producer import NotCommittedError, Offset, Outgoing
 from sfd_stream.state.manifest import Binding, BlobRef, Kind, Manifest, SnapshotRef, StateId
 from sfd_stream.state.offset_metadata import metadata_of
 from sfd_stream.worker.jobs import Job, Jobs

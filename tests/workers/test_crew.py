@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sfd_stream.service.crew import FINAL_CODES, Backoff, Crew
+from sfd_stream.processes.restarts import FINAL_CODES, Backoff, Crew
 
 BACKOFF = Backoff(first_s=1.0, longest_s=8.0, calm_s=60.0)
 

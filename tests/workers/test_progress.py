@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from sfd_stream.cli import progress as progress_module
-from sfd_stream.service.news import News, Progress
+from sfd_stream.observe.progress import News, Progress
 from tests.checkpoints.conftest import Site, messages
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from sfd_stream.service.crew import Backoff, Crew
-from sfd_stream.service.supervisor import Supervisor
+from sfd_stream.processes.restarts import Backoff, Crew
+from sfd_stream.processes.supervisor import Supervisor
 
 
 @dataclass

@@ -15,8 +15,8 @@ from sfd_stream.errors import RowDecodeError
 from sfd_stream.wire.columns import Columns, HashedColumns
 from sfd_stream.wire.flatten import Flattener
 from sfd_stream.wire.reasons import Reason, bad
-from sfd_stream.wire.row_parts import Part, RowLimits
-from sfd_stream.wire.rows import DecodedBatch, assembled, decode
+from sfd_stream.wire.rows.decode import DecodedBatch, assembled, decode
+from sfd_stream.wire.rows.part import Part, RowLimits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

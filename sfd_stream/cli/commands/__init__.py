@@ -1,0 +1,1 @@
+"""One file for each command: it parses, calls and prints."""

@@ -1,0 +1,78 @@
+"""`sfd-stream config check|show|schema`: are the settings right, which hold and from where, what there is."""
+
+# Annotations are evaluated: typer reads them.
+from typing import Annotated
+
+import typer
+
+from sfd_stream.cli.options import ConfigOption, JsonOption, SetOption, settings_from
+from sfd_stream.cli.output import print_json, print_table, print_text
+from sfd_stream.errors import SettingsError
+
+_HELP = """\
+Check and show the settings.
+
+Example: [bold]sfd-stream config show --config settings.yaml --set sketch.ell=100[/bold]
+"""
+
+
+def app() -> typer.Typer:
+    group = typer.Typer(help=_HELP, rich_markup_mode="rich")
+    group.command("check")(check)
+    group.command("show")(show)
+    group.command("schema")(schema)
+    return group
+
+
+def check(config: ConfigOption = None, overrides: SetOption = None, as_json: JsonOption = False) -> None:
+    """Check the settings: list every error, and exit 2 if there is one.
+
+    Example: [bold]sfd-stream config check --config settings.yaml[/bold]
+    """
+    try:
+        settings_from(config, overrides)
+    except SettingsError as error:
+        if not as_json:
+            raise
+        print_json({"ok": False, "problems": list(error.problems)})
+        raise typer.Exit(error.exit_code) from None
+    if as_json:
+        print_json({"ok": True, "problems": []})
+    else:
+        print_text("the settings are right")
+
+
+def show(config: ConfigOption = None, overrides: SetOption = None, as_json: JsonOption = False) -> None:
+    """Print the effective settings and the origin of each value. Secrets are masked.
+
+    Example: [bold]SFD_SKETCH__ELL=100 sfd-stream config show --config settings.yaml[/bold]
+    """
+    from sfd_stream.config.describe import effective_rows
+
+    rows = list(effective_rows(settings_from(config, overrides)))
+    if as_json:
+        print_json({key: {"value": value, "origin": origin} for key, value, origin in rows})
+    else:
+        shown = [(key, "null" if value is None else str(value), origin) for key, value, origin in rows]
+        print_table(("setting", "value", "from"), shown)
+
+
+def schema(
+    *,
+    example: Annotated[
+        bool, typer.Option("--example", help="Print an annotated settings file (YAML) instead.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Print the JSON schema of a settings file, for editors and checks; or an annotated example.
+
+    Example: [bold]sfd-stream config schema --example > settings.yaml[/bold]
+    """
+    from sfd_stream.config import describe as shown
+
+    if example and as_json:
+        raise SettingsError("--example prints YAML; leave out one of --example and --json")
+    if example:
+        print_text(shown.example())
+    else:
+        print_json(shown.schema())

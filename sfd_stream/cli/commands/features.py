@@ -1,0 +1,142 @@
+"""`sfd-stream features`: what the settings make of the topic's records, before anything runs."""
+
+# Annotations are evaluated: typer reads them.
+import time
+from collections.abc import Callable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from sfd_stream.cli.options import ConfigOption, JsonOption, SetOption, settings_from
+from sfd_stream.errors import BrokerUnavailableError, SettingsError
+from sfd_stream.printable import printable
+
+if TYPE_CHECKING:
+    from sfd_stream.config.model import Settings
+    from sfd_stream.tools.preview import Preview
+    from sfd_stream.wire.formats.records import Reader
+
+SAMPLE = 200
+_TIMEOUT_S = 30.0
+_SHOWN = 12
+"""Features of a row that are printed."""
+
+
+def features(
+    *,
+    sample: Annotated[int, typer.Option(min=1, help="Number of messages to read from the topic.")] = SAMPLE,
+    file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Read records from this file instead: one JSON value a line.")
+    ] = None,
+    config: ConfigOption = None,
+    overrides: SetOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show which features the records of the topic become, and what to look at before a worker runs.
+
+    Prints the first rows, how many features there are, how many share a column, features that dominate, fields that
+    look like ids, and what is ignored or bad. Reads the topic without a group; commits nothing.
+
+    Example: [bold]sfd-stream features --config settings.yaml --sample 200[/bold]
+    """
+    from sfd_stream.cli.output import print_json
+
+    found = preview_of(settings_from(config, overrides).settings, sample, file)
+    if as_json:
+        print_json(found.as_map() | {"warnings": found.warnings()})
+    else:
+        _show(found)
+
+
+def preview_of(settings: "Settings", sample: int = SAMPLE, file: Path | None = None) -> "Preview":
+    from sfd_stream.cli.build import columns_of
+    from sfd_stream.cli.decoder import reader_of
+    from sfd_stream.observe.logs import get_logger
+    from sfd_stream.tools.preview import preview
+    from sfd_stream.wire.columns import HashedColumns
+
+    columns = columns_of(settings)
+    if not isinstance(columns, HashedColumns) or columns.mapping is None:
+        raise SettingsError("input.format is msgpack: its rows have their columns already; set json, avro or protobuf")
+    limit = settings.input.max_name_bytes
+    if file is not None:
+        from sfd_stream.wire.formats.from_json import read_json
+
+        return preview(islice(_lines(file), sample), read_json, columns, limit)
+    reader = reader_of(settings, get_logger())
+    try:
+        messages = _sampled(settings, sample)
+        _await_schemas(reader, messages)
+        return preview(messages, reader.read, columns, limit)
+    finally:
+        reader.close()
+
+
+def _lines(file: Path) -> Iterator[bytes]:
+    try:
+        with file.open("rb") as lines:
+            yield from (line for line in lines if line.strip())
+    except OSError as error:
+        raise SettingsError(f"{file}: {error.strerror}; give the path of a readable file") from None
+
+
+def _sampled(settings: "Settings", sample: int) -> list[bytes]:
+    """The first messages of the topic that are not null."""
+    from sfd_stream.cli.build import hooks_of
+    from sfd_stream.kafka.properties import for_consumer
+    from sfd_stream.kafka.topic_reader import Tail
+
+    tail = Tail(for_consumer(settings.kafka), settings.input.topic, hooks=hooks_of(settings))
+    try:
+        records = (record for batch in tail.catch_up(_TIMEOUT_S) for record in batch)
+        return list(islice((record.value for record in records if record.value is not None), sample))
+    finally:
+        tail.close()
+
+
+def _await_schemas(
+    reader: "Reader", messages: list[bytes], clock: Callable[[], float] = time.monotonic, timeout_s: float = _TIMEOUT_S
+) -> None:
+    wanted, deadline = reader.missing(messages), clock() + timeout_s
+    while reader.is_missing(wanted):
+        if clock() > deadline:
+            raise BrokerUnavailableError(
+                f"the schema registry does not answer ({reader.outage or 'no reason known'}); look at schema_registry"
+            )
+        time.sleep(0.02)
+
+
+# -- for people ------------------------------------------------------------------------------------------
+
+
+def _show(found: "Preview") -> None:
+    from sfd_stream.cli.output import print_table
+
+    for number, row in enumerate(found.first_rows, start=1):
+        typer.echo(_bold(f"row {number}: {len(row)} features"))
+        shown = [(each["feature"], each["column"], each["value"]) for each in row[:_SHOWN]]
+        print_table(("feature", "column", "value"), shown)
+    typer.echo(_bold(f"{found.rows} rows of {found.messages} messages"))
+    typer.echo(
+        f"features            {found.features:,} in the sample; at least {found.features_estimated:,} in the topic"
+    )
+    typer.echo(f"sharing a column    {found.sharing:,} of them at sketch.d = {found.d:,}; {_expected(found)}")
+    for path, reason in found.ignored.items():
+        typer.echo(f"{'ignored':<20}{printable(path)} ({reason})")
+    for each in found.bad:
+        typer.echo(
+            typer.style(f"{'bad':<20}{each['messages']} messages, {each['reason']}: ", fg="red")
+            + printable(each["words"])
+        )
+    for line in found.warnings():
+        typer.echo(typer.style(f"{'look at':<20}", fg="yellow") + printable(line))
+
+
+def _expected(found: "Preview") -> str:
+    return f"{found.sharing_estimated:.1%} expected; recommended d = {found.d_recommended:,}"
+
+
+def _bold(text: str) -> Any:
+    return typer.style(text, bold=True)

@@ -1,0 +1,211 @@
+"""`sfd-stream watch`: the live sketch in a terminal."""
+
+# Annotations are evaluated: typer reads them.
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from sfd_stream.cli.options import ConfigOption, SetOption
+from sfd_stream.cli.output import print_text
+from sfd_stream.cli.snapshot_options import (
+    BrokerOption,
+    ColumnsOption,
+    GroupOption,
+    StoreOption,
+    TopicOption,
+    TopOption,
+    client_hooks,
+    client_properties,
+    reader_of,
+    some_settings,
+)
+from sfd_stream.printable import printable
+
+if TYPE_CHECKING:
+    from sfd_stream.config import Some
+    from sfd_stream.reader.merged import MergedSketch
+    from sfd_stream.reader.reader import SnapshotReader
+    from sfd_stream.sketch.drift import Drift
+    from sfd_stream.wire.snapshots import Snapshot
+
+_LAG_TIMEOUT_S = 2.0
+_BAR = 30
+
+
+def watch(
+    topic: TopicOption = None,
+    broker: BrokerOption = None,
+    group: GroupOption = None,
+    *,
+    top: TopOption = 8,
+    columns: ColumnsOption = 6,
+    every_s: Annotated[float, typer.Option("--every", min=0.1, help="Refresh after this many seconds.")] = 2.0,
+    changes: Annotated[
+        int | None, typer.Option(min=1, help="Exit after this many changes.", show_default="never")
+    ] = None,
+    store_url: StoreOption = None,
+    config: ConfigOption = None,
+    overrides: SetOption = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object a line on standard output, one for each change.")
+    ] = False,
+) -> None:
+    """Show the sketch as it changes: rows, lag and error of every partition, the spectrum, the drift since the start.
+
+    If the output is not a terminal, it prints one line per change. Ctrl-C ends it.
+
+    Example: [bold]sfd-stream watch --topic sketches --broker localhost:9092[/bold]
+    """
+    some = some_settings(config, overrides, broker)
+    with reader_of(some, topic, group, store_url) as reader:
+        show = _json_lines if as_json else _live if sys.stdout.isatty() else _lines
+        show(_looks(some, reader, top, every_s, changes), top, columns)
+
+
+@dataclass(frozen=True)
+class Look:
+    """One change: the merged sketch, its parts, how far each is behind, and the drift since the first look."""
+
+    merged: "MergedSketch"
+    snapshots: "list[Snapshot]"
+    lags: Mapping[str, int]
+    drift: "Drift | None"
+    changed: bool = True
+    """If not, only ages and lags are new."""
+
+
+def _looks(some: "Some", reader: "SnapshotReader", top: int, every_s: float, changes: int | None) -> Iterator[Look]:
+    from sfd_stream.kafka.ends import Ends
+
+    ends = Ends(client_properties(some), hooks=client_hooks(some))
+    first, last, count = None, None, 0
+    for merged in reader.watch(every_s=every_s, unchanged=True):
+        first = first or merged
+        changed = last is None or merged.sketch is not last.merged.sketch
+        drift = _drift(merged, first, top) if changed or last is None else last.drift
+        last = Look(merged, reader.held(), _lags(ends, reader, merged), drift, changed)
+        yield last
+        count += changed
+        if count == changes:
+            return
+
+
+def _lags(ends: Any, reader: "SnapshotReader", merged: "MergedSketch") -> dict[str, int]:
+    """Messages in the input topic that are not in the sketch, where that topic is on the same cluster."""
+    parts = dict(zip(merged.ages_s, merged.parts, strict=True))
+    near = {label: part for label, part in parts.items() if part.id.cluster in (None, reader.cluster_id)}
+    places = {label: (part.id.topic, part.id.partition) for label, part in near.items()}
+    found = ends.of(set(places.values()), _LAG_TIMEOUT_S)
+    return {label: max(found[place] - near[label].next_offset, 0) for label, place in places.items() if place in found}
+
+
+def _drift(merged: "MergedSketch", first: "MergedSketch", top: int) -> "Drift | None":
+    k = min(top, first.k_max, merged.k_max)
+    try:
+        return merged.drift(first, k)
+    except ValueError:
+        return None  # not as many directions yet
+
+
+def _lines(looks: Iterator[Look], _top: int, _columns: int) -> None:
+    from sfd_stream.reader.report import ratio_of
+
+    for look in looks:
+        if not look.changed:
+            continue
+        drift = "" if look.drift is None else f", {_angle(look.drift)}"
+        lag = f", lag {sum(look.lags.values()):,}" if look.lags else ""
+        print_text(f"{look.merged!r}, error {ratio_of(look.merged):.3%}{lag}{drift}")
+        sys.stdout.flush()
+
+
+def _json_lines(looks: Iterator[Look], top: int, columns: int) -> None:
+    """What `read --json` says, with lags and the drift since the first line."""
+    from sfd_stream.cli.output import print_json_line
+    from sfd_stream.reader.report import report
+
+    for look in looks:
+        if look.changed:
+            print_json_line({**report(look.merged, top, columns), "lag": look.lags, "drift": _plain(look.drift)})
+
+
+def _plain(drift: "Drift | None") -> dict[str, Any] | None:
+    """Angles in radians, the largest first."""
+    return None if drift is None else {"angles": [float(angle) for angle in drift.angles], "error": float(drift.error)}
+
+
+def _live(looks: Iterator[Look], top: int, columns: int) -> None:
+    from rich.live import Live
+
+    with Live("waiting for a first snapshot", refresh_per_second=4) as live:
+        for look in looks:
+            live.update(view(look, top, columns), refresh=True)
+
+
+def view(look: Look, top: int, columns: int) -> Any:
+    """The whole screen, as rich draws it."""
+    from rich.console import Group
+    from rich.text import Text
+
+    from sfd_stream.reader.report import ratio_of
+
+    merged = look.merged
+    whole = len(merged.parts) + len(merged.missing)
+    state = f"all {whole} partitions" if merged.complete else f"INCOMPLETE: {len(merged.parts)} of {whole} partitions"
+    head = Text(f"{merged.rows:,} rows, error <= {ratio_of(merged):.3%} of ||A||F^2, ")
+    head.append(state, style="" if merged.complete else "bold red")
+    if look.drift is not None:
+        head.append(f"; {_angle(look.drift)}")
+    return Group(head, _partitions(look), _spectrum(merged, top, columns))
+
+
+def _angle(drift: "Drift") -> str:
+    import math
+
+    largest, error = math.degrees(drift.angles[0]), math.degrees(drift.error)
+    return f"drift {largest:.1f}° ± {error:.1f}° (k = {len(drift.angles)})"
+
+
+def _partitions(look: Look) -> Any:
+    from rich import box
+    from rich.table import Table
+
+    table = Table("partition", box=box.SIMPLE_HEAD, pad_edge=False)
+    for title in ("rows", "lag", "error", "age"):
+        table.add_column(title, justify="right")
+    own = {snapshot.id: snapshot.sketch for snapshot in look.snapshots}
+    for label, part in zip(look.merged.ages_s, look.merged.parts, strict=True):
+        sketch = own.get(part.id)  # none for the parts of a merge
+        ratio = f"{sketch.delta / sketch.squared_frobenius:.3%}" if sketch and sketch.squared_frobenius else ""
+        lag = f"{look.lags[label]:,}" if label in look.lags else "?"
+        table.add_row(_safe(label), f"{part.rows:,}", lag, ratio, f"{look.merged.ages_s[label]:,.0f} s")
+    for label in look.merged.missing:
+        table.add_row(_safe(label), "missing", "", "", "", style="bold red")
+    return table
+
+
+def _spectrum(merged: "MergedSketch", top: int, columns: int) -> Any:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    from sfd_stream.sketch.sketch import at_most
+
+    k = at_most(top, merged)
+    values, names = merged.singular_values(k), merged.top(k, columns)
+    table = Table("", "singular value", "", "strongest columns", box=box.SIMPLE_HEAD, pad_edge=False)
+    for number, (value, words) in enumerate(zip(values, names, strict=True), start=1):
+        bar = "█" * max(round(_BAR * float(value / values[0])), 1)
+        shown = " ".join(f"{'-' if weight < 0 else ''}{name}" for name, weight in words)
+        table.add_row(str(number), f"{value:,.5g}", Text(bar), _safe(shown))
+    return table
+
+
+def _safe(text: str) -> Any:
+    """Neither markup nor control characters."""
+    from rich.text import Text
+
+    return Text(printable(text))

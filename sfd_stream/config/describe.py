@@ -1,0 +1,93 @@
+"""Settings for people and tools: the effective ones with origins, the annotated example, the JSON schema.
+
+The example is generated, so it cannot say anything else than the model; a test tells when the file is stale.
+"""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from sfd_stream.config.load import SECTIONS, Effective
+from sfd_stream.config.model import Settings
+from sfd_stream.config.secrets import mask
+from sfd_stream.config.sources import TOP_LEVEL
+from sfd_stream.config.types import show_size
+from sfd_stream.wire.features import FeatureMap
+
+if TYPE_CHECKING:
+    from pydantic.fields import FieldInfo
+
+_HEAD: Final = """\
+# Every setting, its default and a sentence, as "sfd-stream config schema --example" prints it.
+# Only what has no default must be given: it is marked "required" and has an example here.
+# The environment overrides this file (SFD_SKETCH__ELL=100, SFD_KAFKA__BOOTSTRAP_SERVERS=host:9092), and
+# --set sketch.ell=100 overrides both. Sizes may be written as 1048576, 512MiB or 10MB; times are in seconds.
+"""
+_WIDTH: Final = 110
+
+
+def effective_rows(effective: Effective) -> Iterator[tuple[str, Any, str]]:
+    """(key, value as it may be shown, origin) for every setting that holds."""
+    for section, part in effective.settings:
+        if section in TOP_LEVEL:
+            yield section, mask(section, part), effective.origin(section)
+            continue
+        items = part.items() if isinstance(part, Mapping) else part
+        for name, value in items:
+            key = f"{section}.{name}"
+            if isinstance(value, Mapping):
+                for option, item in value.items():
+                    yield f"{key}.{option}", mask(option, item), effective.origin(f"{key}.{option}")
+                if value:
+                    continue
+                value = {}  # noqa: PLW2901 - an empty mapping is shown as such
+            elif isinstance(value, FeatureMap):
+                value = value.described()  # noqa: PLW2901 - as it is written
+            yield key, mask(name, value), effective.origin(key)
+
+
+def schema() -> dict[str, Any]:
+    """The JSON schema of a settings file."""
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **Settings.model_json_schema()}
+
+
+def example() -> str:
+    """A settings file with every key, its default and its sentence; it is valid as it stands."""
+    lines = [_HEAD]
+    kafka = Settings.model_fields["kafka"]
+    lines += ["kafka:", *_comment(f"{kafka.description}")]
+    lines += [f"  {name}: {value}" for name, value in (kafka.examples or [{}])[0].items()]
+    registry = Settings.model_fields["schema_registry"]
+    lines += ["", *_comment(f"{registry.description}", indent=""), "schema_registry: {}"]
+    for name in TOP_LEVEL:
+        field = Settings.model_fields[name]
+        lines += ["", *_comment(f"{field.description}", indent=""), f"{name}: {_written(name, field.default)}"]
+    for section, model in SECTIONS.items():
+        lines += ["", f"# {model.__doc__}", f"{section}:"]
+        for name, field in model.model_fields.items():
+            lines += _comment(f"{field.description}{_required(field)}")
+            lines.append(f"  {name}: {_written(name, _shown_default(field))}")
+    return "\n".join(lines) + "\n"
+
+
+def _comment(text: str, indent: str = "  ") -> list[str]:
+    start = f"{indent}# "
+    return textwrap.wrap(text, _WIDTH, initial_indent=start, subsequent_indent=start, break_on_hyphens=False)
+
+
+def _required(field: FieldInfo) -> str:
+    return " (required)" if field.is_required() else ""
+
+
+def _shown_default(field: FieldInfo) -> Any:
+    """What has no default, or none that a worker could run with, is shown by its example."""
+    return field.examples[0] if field.examples else field.default
+
+
+def _written(name: str, value: Any) -> str:
+    if name.endswith("_bytes"):
+        return show_size(value)
+    return value if isinstance(value, str) else json.dumps(value)

@@ -1,0 +1,1 @@
+"""The demo: a broker, workers, rows of real text, and every claim checked."""

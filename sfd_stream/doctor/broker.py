@@ -1,0 +1,132 @@
+"""From here to the brokers: do their names resolve, are they reached, do TLS and login succeed?"""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Iterator
+from typing import Final
+
+from confluent_kafka import KafkaError
+
+from sfd_stream.doctor.check import Check, Finding, failed, good, skipped, warning
+from sfd_stream.doctor.context import Patient
+from sfd_stream.kafka.admin import BUILT_IN
+from sfd_stream.kafka.properties import redacted
+
+_PORT: Final = 9092
+_CONNECT_S: Final = 5.0
+_NODE: Final = re.compile(r":\d+/\d+: ")
+"""A broker that is known by its number was told of by another; the first ones are called bootstrap."""
+
+
+def addresses(bootstrap: str) -> list[tuple[str, int]]:
+    """`a:9092, PLAINTEXT://b` as librdkafka reads it."""
+    found = []
+    for part in filter(None, (each.strip() for each in bootstrap.split(","))):
+        host, colon, port = part.rpartition("://")[2].rpartition(":")
+        if colon and port.isdigit():
+            found.append((host.strip("[]"), int(port)))
+        else:
+            found.append((part.rpartition("://")[2].strip("[]"), _PORT))
+    return found
+
+
+def names(patient: Patient) -> Finding:
+    places = addresses(str(patient.properties["bootstrap.servers"]))
+    unknown = [f"{host} ({words})" for host, port in places if (words := _unresolved(host, port))]
+    remedy = "correct kafka.bootstrap.servers, or the name service of this machine"
+    return _some(unknown, len(places), "does not resolve", f"all of {len(places)} resolve", remedy)
+
+
+def connection(patient: Patient) -> Finding:
+    places = addresses(str(patient.properties["bootstrap.servers"]))
+    away = [f"{host}:{port} ({words})" for host, port in places if (words := _unreached(host, port))]
+    remedy = "start the broker, correct the port in kafka.bootstrap.servers, or open the way (firewall, network policy)"
+    return _some(away, len(places), "is not reached", f"all of {len(places)} take connections", remedy)
+
+
+def _unresolved(host: str, port: int) -> str | None:
+    try:
+        socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except OSError as error:
+        return error.strerror or str(error)
+    return None
+
+
+def _unreached(host: str, port: int) -> str | None:
+    try:
+        socket.create_connection((host, port), _CONNECT_S).close()
+    except OSError as error:
+        return error.strerror or str(error)
+    return None
+
+
+def _some(missing: list[str], wanted: int, what: str, otherwise: str, remedy: str) -> Finding:
+    if not missing:
+        return good(otherwise)
+    words = f"{', '.join(missing)} {what}"
+    return failed(words, remedy) if len(missing) == wanted else warning(f"{words}; others do", remedy)
+
+
+def tls(patient: Patient) -> Finding:
+    if "SSL" not in _protocol(patient):
+        return skipped(f"security.protocol is {_protocol(patient)}")
+    error = patient.answer.error(KafkaError._SSL)  # noqa: SLF001 - librdkafka's own codes
+    if patient.answer.metadata is None and error is not None:
+        return failed(
+            _said(patient, error), "check ssl.ca.location, the certificate's names, and ssl.certificate.location"
+        )
+    return good("the broker's certificate is trusted")
+
+
+def login(patient: Patient) -> Finding:
+    if not _protocol(patient).startswith("SASL"):
+        return skipped(f"security.protocol is {_protocol(patient)}")
+    error = patient.answer.error(KafkaError._AUTHENTICATION)  # noqa: SLF001 - librdkafka's own codes
+    if patient.answer.metadata is None and error is not None:
+        return failed(_said(patient, error), "check sasl.mechanism and the credentials")
+    return good("the broker takes the credentials")
+
+
+def broker(patient: Patient) -> Finding:
+    """It answers, and the addresses that brokers give for themselves, where all else happens, are reached."""
+    said = [_said(patient, error) for error in patient.answer.errors]
+    misled = [words for words in said if _NODE.search(words)]
+    metadata = patient.answer.metadata
+    if metadata is not None:
+        given = [(each.host, each.port) for each in metadata.brokers.values()]
+        misled = [f"{host}:{port}: {words}" for host, port in given if (words := _unreached(host, port))]
+    if misled:
+        return failed(
+            f"answers, and gives an address for itself that is not reached from here ({misled[0]})",
+            "correct the broker's advertised.listeners, or make that name and port known here",
+        )
+    if metadata is None:
+        return failed(
+            f"takes connections, but does not answer {_protocol(patient)}"
+            f" ({said[0] if said else f'nothing within {patient.timeout_s:g} s'})",
+            "set kafka.security.protocol to what that port speaks: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL",
+        )
+    if metadata.cluster_id.startswith(BUILT_IN):
+        return failed(
+            "is the one built into the client, for demos and tests: it forgets, and knows no rights and no settings",
+            "name a Kafka in kafka.bootstrap.servers",
+        )
+    return good(f"cluster {metadata.cluster_id}, of {len(metadata.brokers)} brokers, all reached")
+
+
+def _protocol(patient: Patient) -> str:
+    return str(patient.properties.get("security.protocol", "plaintext")).upper()
+
+
+def _said(patient: Patient, error: KafkaError) -> str:
+    return f"{error.name()}: {redacted(error.str(), patient.properties)}"
+
+
+def checks() -> Iterator[Check]:
+    yield Check("name resolution", names, "")
+    yield Check("connection", connection, "", after=("name resolution",))
+    yield Check("TLS", tls, "check the ssl.* properties", after=("connection",))
+    yield Check("login", login, "check the sasl.* properties", after=("TLS",))
+    yield Check("broker", broker, "check kafka.bootstrap.servers", after=("login",))

@@ -1,0 +1,150 @@
+"""May we do what a worker does? Tried so that nothing remains.
+
+read          a fetch of the newest record; no group is joined, nothing committed
+write         asked of the broker's authorizer: whatever is written, even in an aborted transaction, stays in the log
+group         asked of the authorizer: who joins a group makes its members rebalance
+create        a creation of the output topic that the broker only judges
+transactions  an id taken with a timeout that no broker allows, which it judges after the right and before it writes
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator
+from typing import Any, Final
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AclOperation, NewTopic  # type: ignore[attr-defined]
+
+from sfd_stream.doctor.check import Check, Finding, failed, good, skipped
+from sfd_stream.doctor.context import Patient
+from sfd_stream.errors import BrokerRefusedError
+from sfd_stream.kafka.errors import Fault, error_of, fault_of, refusal, refuse_settings
+from sfd_stream.kafka.properties import producer_properties, tail_properties
+from sfd_stream.tools.topics import wanted_topics
+
+_LONGEST_MS: Final = 2**31 - 1
+_FETCH_S: Final = 5.0
+
+
+def read(patient: Patient) -> Finding:
+    topic = patient.settings.input.topic
+    found = patient.topic(topic)
+    assert found is not None, "checked before"
+    if AclOperation.READ not in found.allowed:
+        return failed(f"no READ on topic {topic}", f"grant READ on topic {topic} to this user")
+    newest = newest_record(patient, 0)
+    seen = "it is empty" if newest is None else f"read offset {newest.offset()} of {topic}/0"
+    return good(f"READ on topic {topic}; {seen}")
+
+
+def newest_record(patient: Patient, partition: int) -> Any:
+    """The last one that is there; None where the log is empty or does not give it in time."""
+    properties = {**tail_properties(patient.settings.kafka), **patient.hooks.as_properties({})}
+    try:
+        consumer = Consumer(properties)
+    except KafkaException as exception:
+        refuse_settings(exception, properties)
+    where = TopicPartition(patient.settings.input.topic, partition)
+    try:
+        low, high = consumer.get_watermark_offsets(where, timeout=patient.timeout_s)
+        where.offset = max(low, high - 1)
+        consumer.assign([where])
+        return _fetched(consumer, properties) if high > low else None
+    except KafkaException as exception:
+        if fault_of(error_of(exception)) is Fault.REFUSED:
+            raise refusal(error_of(exception), properties) from None
+        raise TimeoutError(error_of(exception).str()) from None
+    finally:
+        consumer.close()
+
+
+def _fetched(consumer: Any, properties: dict[str, Any]) -> Any:
+    deadline = time.monotonic() + _FETCH_S
+    while time.monotonic() < deadline:
+        message = consumer.poll(0.2)
+        if message is None:
+            continue
+        if message.error() is None:
+            return message
+        if message.error().code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - librdkafka's own codes
+            return None  # the end of a transaction, or compacted away
+        if fault_of(message.error()) is Fault.REFUSED:
+            raise refusal(message.error(), properties)
+    return None
+
+
+def write(patient: Patient) -> Finding:
+    """READ too on the topic of snapshots: a new state looks there for the last epoch."""
+    snapshots, held = patient.settings.snapshot.topic, []
+    for name in patient.topics_written():
+        found = patient.topic(name)
+        if found is None:
+            if name == snapshots:
+                _may_create(patient, name)
+                held.append(f"{name} is not there, and may be made")
+            continue
+        needed = {AclOperation.WRITE} | ({AclOperation.READ} if name == snapshots else set())
+        missing = " and ".join(sorted(operation.name for operation in needed - found.allowed))
+        if missing:
+            return failed(f"no {missing} on topic {name}", f"grant {missing} on topic {name} to this user")
+        held.append(f"WRITE on {name}")
+    return good(", ".join(held)) if held else skipped("no snapshot.topic and no dead_letters.topic to write to")
+
+
+def _may_create(patient: Patient, name: str) -> None:
+    wanted = next(topic for topic in wanted_topics(patient.settings, 1) if topic.name == name)
+    new = NewTopic(name, wanted.partitions, -1, config=wanted.config)
+
+    def question(left_s: float) -> Any:
+        return patient.admin.create_topics([new], validate_only=True, request_timeout=left_s)[name].result(left_s)
+
+    try:
+        patient.ask(question)
+    except BrokerRefusedError:
+        raise BrokerRefusedError(
+            f"topic {name} is not there, and this user may not make it; grant CREATE on it, or make it:"
+            ' "sfd-stream topics --partitions N"'
+        ) from None
+
+
+def group(patient: Patient) -> Finding:
+    name = patient.settings.group
+
+    def question(left_s: float) -> Any:
+        asked = patient.admin.describe_consumer_groups(
+            [name], include_authorized_operations=True, request_timeout=left_s
+        )
+        return asked[name].result(left_s)
+
+    found = patient.ask(question)
+    if AclOperation.READ not in (found.authorized_operations or ()):
+        return failed(f"no READ on group {name}", f"grant READ on group {name} to this user")
+    return good(f"READ on group {name}")
+
+
+def transactions(patient: Patient) -> Finding:
+    settings = patient.settings
+    if settings.snapshot.topic is None or settings.snapshot.delivery != "transactional":
+        return skipped("snapshot.delivery is not transactional")
+    own = {"transactional.id": f"{settings.group}-{uuid.uuid4().hex}", "transaction.timeout.ms": _LONGEST_MS}
+    properties = {**producer_properties(settings.kafka), **own, **patient.hooks.as_properties({})}
+    try:
+        Producer(properties).init_transactions(patient.timeout_s)
+    except KafkaException as exception:
+        error = error_of(exception)
+        if error.code() == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
+            raise refusal(error, patient.properties) from None
+        if error.code() != KafkaError.INVALID_TRANSACTION_TIMEOUT:
+            raise TimeoutError(f"{error.name()}: {error.str()}") from None
+    return good(f"WRITE on transactional ids that begin with {settings.group}")
+
+
+def checks() -> Iterator[Check]:
+    described = "grant DESCRIBE, and READ or WRITE, as docs/deploying.md lists them"
+    yield Check("right to read", read, described, after=("topic",))
+    yield Check("right to write", write, described, after=("broker",))
+    yield Check("right to the group", group, "grant READ on the group to this user", after=("broker",))
+    prefixed = "grant WRITE and DESCRIBE on transactional ids that begin with the group's name"
+    yield Check("right to transactions", transactions, prefixed, after=("broker",))

@@ -1,0 +1,110 @@
+"""The checkpoint store: is it reached, does it keep its promises, is there room? What is written is removed again."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+from sfd_stream.doctor.check import Check, Finding, failed, good, skipped, warning
+from sfd_stream.doctor.context import Patient
+from sfd_stream.errors import StoreUnavailableError
+from sfd_stream.storage.contract import key_part
+from sfd_stream.storage.probe import probe_store
+from sfd_stream.tools.sizing import as_size, stored_bytes
+
+_IN_MEMORY: Final = frozenset({"tmpfs", "ramfs"})
+
+
+def reachable(patient: Patient) -> Finding:
+    began = time.monotonic()
+    found = patient.store.list(key_part(patient.settings.group))
+    took_ms = 1000 * (time.monotonic() - began)
+    return good(f"{patient.store.url} lists {len(found)} objects of the group in {took_ms:,.0f} ms")
+
+
+def conditional_create(patient: Patient) -> Finding:
+    with swept(folder_of(patient)):
+        probe_store(patient.store, uuid.uuid4().hex)
+    return good("of eight that create one object at the same moment, one succeeds; what is written is read and listed")
+
+
+def durable(patient: Patient) -> Finding:
+    folder = folder_of(patient)
+    if folder is None:
+        return skipped("an object store answers when it is durable")
+    kind = file_system(folder)
+    if kind in _IN_MEMORY:
+        return warning(
+            f"{folder} is on a {kind}, which is memory: fsync does nothing there, and a restart loses the checkpoints",
+            "set checkpoint.url to a folder on a disk, or to an object store",
+        )
+    key = f"probe/{uuid.uuid4().hex}"
+    with swept(folder):
+        began = time.monotonic()
+        try:
+            patient.store.put(key, bytes(4096))
+        finally:
+            patient.store.delete(key)
+        took_ms = 1000 * (time.monotonic() - began)
+    return good(f"a small object is written, on the disk ({kind}), and removed in {took_ms:,.0f} ms")
+
+
+def room(patient: Patient) -> Finding:
+    folder = folder_of(patient)
+    if folder is None:
+        return skipped("an object store has no end that could be seen")
+    partitions = patient.partitions_known or 1
+    one = stored_bytes(patient.shape, patient.settings.checkpoint.keep)
+    free = shutil.disk_usage(_there(folder)).free
+    words = f"{as_size(free)} are free in {folder}, and checkpoints may take {partitions} x {as_size(one)}"
+    if free < one * partitions:
+        return failed(
+            words,
+            "make room, lower checkpoint.keep or sketch.buffer_max_bytes, or use another disk",
+            StoreUnavailableError,
+        )
+    return good(words)
+
+
+def folder_of(patient: Patient) -> Path | None:
+    """Of a store on disk; None for any other."""
+    parts = urlsplit(patient.store.url)
+    return Path(unquote(parts.path)) if parts.scheme == "file" else None
+
+
+def file_system(folder: Path) -> str:
+    """The kind of the one that holds the folder, or will."""
+    where = _there(folder).resolve()
+    mounts = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
+    points = [(Path(fields[1].encode().decode("unicode_escape")), fields[2]) for fields in mounts]
+    holding = [(len(point.parts), at, kind) for at, (point, kind) in enumerate(points) if where.is_relative_to(point)]
+    return max(holding)[2] if holding else "unknown"
+
+
+def _there(folder: Path) -> Path:
+    return next(each for each in (folder, *folder.parents) if each.exists())
+
+
+@contextlib.contextmanager
+def swept(folder: Path | None) -> Iterator[None]:
+    """Folders that come into being meanwhile are removed again, if nobody put anything into them."""
+    made = [] if folder is None else [each for each in (folder / "probe", folder, *folder.parents) if not each.exists()]
+    try:
+        yield
+    finally:
+        for each in made:
+            with contextlib.suppress(OSError):
+                each.rmdir()
+
+
+def checks() -> Iterator[Check]:
+    yield Check("store", reachable, "check checkpoint.url, its options and the credentials")
+    yield Check("conditional create", conditional_create, "use another store", after=("store",))
+    yield Check("fsync", durable, "use another disk", after=("conditional create",))
+    yield Check("free space", room, "look at the disk", after=("store",))

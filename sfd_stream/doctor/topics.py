@@ -1,0 +1,186 @@
+"""The topics: are they there, and are they such that nothing is lost in them and everything fits?"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from sfd_stream.config.container_limits import fitted
+from sfd_stream.doctor.check import Check, Finding, failed, good, skipped, warning
+from sfd_stream.doctor.context import Patient, Topic
+from sfd_stream.doctor.permissions import checks as right_checks
+from sfd_stream.doctor.stored import newest_manifests
+from sfd_stream.errors import RefusedStateError, StoreError
+from sfd_stream.kafka.admin import Cluster
+from sfd_stream.tools.sizing import as_size, snapshot_bytes
+from sfd_stream.tools.summary import partitions_in
+from sfd_stream.tools.topics import ROOM_BYTES
+
+_WORRY: Final = 0.5
+"""Of the retention: a checkpoint older than that, with rows after it, is somebody's to look at."""
+_MAKE: Final = '"sfd-stream topics --partitions N" makes all that the settings name'
+_UNSEEN: Final = "its settings can't be seen: grant DESCRIBE_CONFIGS on it for this check"
+
+
+def exists(patient: Patient) -> Finding:
+    topic = patient.settings.input.topic
+    if patient.topic(topic) is None:
+        return failed(f"input.topic {topic} is not there", f"{_MAKE}, or correct input.topic")
+    dead = patient.settings.dead_letters.topic
+    if dead is not None and patient.topic(dead) is None:
+        return failed(f"dead_letters.topic {dead} is not there: the first bad message would end the worker", _MAKE)
+    return good(f"topic {topic} is there")
+
+
+def partitions(patient: Patient) -> Finding:
+    """As many as checkpoints know, with room in memory; each write to the others is acknowledged by enough replicas."""
+    found = patient.topic(patient.settings.input.topic)
+    assert found is not None, "checked before"
+    count = len(found.partitions)
+    gone = [p for p in _partitions_stored(patient) if p >= count]
+    if gone:
+        return failed(
+            f"topic {found.name} has {count} partitions, and there are checkpoints of partition {gone[-1]}:"
+            " it was made anew, or is another topic",
+            f'correct input.topic, or "sfd-stream checkpoint reset {found.name}/P --to earliest" for each partition P',
+            RefusedStateError,
+        )
+    for name in patient.topics_written():
+        other = patient.topic(name)
+        if other is not None and (lacking := _lacks_replicas(other)):
+            return failed(lacking, "bring the missing brokers back, or lower the topic's min.insync.replicas")
+    fit = max(fitted(patient.settings, patient.quota).worker.memory_max_bytes // patient.shape.memory_bytes(), 1)
+    if fit < count:
+        return warning(
+            f"a worker has room for {fit} of {count} partitions; without others the rest wait, unread",
+            f"run at least {math.ceil(count / fit)} workers, or raise worker.memory_max_bytes and the memory limit",
+        )
+    return good(f"{count} partitions: up to {count} workers can share the work")
+
+
+def _partitions_stored(patient: Patient) -> list[int]:
+    try:
+        return partitions_in(patient.store, patient.settings.group, patient.settings.input.topic)
+    except StoreError:
+        return []  # the store has a check of its own
+
+
+def _lacks_replicas(topic: Topic) -> str | None:
+    wanted = int((topic.config or {}).get("min.insync.replicas", "1"))
+    least = min(len(partition.isr) for partition in topic.partitions)
+    if least >= wanted:
+        return None
+    return f"topic {topic.name} takes writes with {wanted} replicas in sync, and a partition of it has {least}"
+
+
+def message_size(patient: Patient) -> Finding:
+    snapshot = patient.settings.snapshot
+    topic = None if snapshot.topic is None else patient.topic(snapshot.topic)
+    if topic is None:
+        return skipped("no topic of snapshots yet" if snapshot.topic else "no snapshot.topic")
+    if topic.config is None:
+        return skipped(f"topic {topic.name}: {_UNSEEN}")
+    ell, d = patient.settings.sketch.ell, patient.shape.d_most
+    whole = snapshot_bytes(ell, d, dtype=snapshot.dtype, column_sums=snapshot.column_sums)
+    given = patient.settings.input
+    named = given.columns == "hashed" and given.keep_names and snapshot.column_names
+    # What is too large for a message once was small enough, while the sketch had few rows; and names have any length.
+    most = snapshot.inline_max_bytes if named else min(whole, snapshot.inline_max_bytes)
+    message = most + ROOM_BYTES
+    size = f"{as_size(whole)}{' and its names' * named}"
+    taken = int(topic.config["max.message.bytes"])
+    if message > taken:
+        return warning(
+            f"a snapshot of {size} may take a message of {message:,} bytes, and topic {topic.name} takes {taken:,}:"
+            " it would not be published",
+            f"raise its max.message.bytes to {message:,}, or lower snapshot.inline_max_bytes",
+        )
+    how = "in the message" if whole <= snapshot.inline_max_bytes else "by reference to the checkpoint store"
+    return good(f"a snapshot of {size} goes {how}; topic {topic.name} takes {as_size(taken)}")
+
+
+def compaction(patient: Patient) -> Finding:
+    name = patient.settings.snapshot.topic
+    topic = None if name is None else patient.topic(name)
+    if topic is None:
+        return skipped("run makes it compacted" if name else "no snapshot.topic")
+    if topic.config is None:
+        return skipped(f"topic {name}: {_UNSEEN}")
+    policy = topic.config["cleanup.policy"]
+    if "compact" not in policy.split(","):
+        return warning(
+            f"topic {name} has cleanup.policy={policy}: it grows, or loses the newest snapshot of an idle partition",
+            f"kafka-configs.sh --alter --topic {name} --add-config cleanup.policy=compact",
+        )
+    return good(f"topic {name} is compacted")
+
+
+def retention(patient: Patient) -> Finding:
+    """Has the log what the checkpoints have not read yet, and would it still after a worker's longest absence?"""
+    topic = patient.topic(patient.settings.input.topic)
+    assert topic is not None, "checked before"
+    unread = _unread(patient, topic)
+    if lost := next((each for each in unread if each.next_offset < each.low), None):
+        return failed(
+            f"offsets {lost.next_offset} to {lost.low - 1} of {lost.place} were removed before they were read",
+            f'"sfd-stream checkpoint reset {lost.place} --to earliest --keep-sketch" accepts the loss',
+            RefusedStateError,
+        )
+    if topic.config is None:
+        return skipped(f"topic {topic.name}: {_UNSEEN}")
+    kept_ms = int(topic.config["retention.ms"])
+    oldest = max(unread, key=lambda each: each.age_s, default=None)
+    if oldest is not None and kept_ms >= 0 and oldest.age_s > _WORRY * kept_ms / 1000:
+        return warning(
+            f"the newest checkpoint of {oldest.place} is {oldest.age_s / 3600:,.1f} h old and there are rows after it;"
+            f" the topic keeps them for {kept_ms / 3_600_000:,.1f} h",
+            "start the workers, or raise the topic's retention.ms first",
+        )
+    checkpoint = patient.settings.checkpoint
+    needed_s = checkpoint.every_s + checkpoint.give_up_s
+    if "delete" in topic.config["cleanup.policy"] and 0 <= kept_ms < 1000 * needed_s:
+        return warning(
+            f"topic {topic.name} keeps records for {kept_ms / 1000:g} s; a worker may wait for its store for"
+            f" {needed_s:g} s (checkpoint.every_s and give_up_s) and then lack them",
+            "raise the topic's retention.ms to days, or lower checkpoint.give_up_s",
+        )
+    if "compact" in topic.config["cleanup.policy"].split(","):
+        return warning(
+            f"topic {topic.name} is compacted: rows with the same key as a later one are lost before they are read",
+            "set its cleanup.policy=delete",
+        )
+    kept = "for ever" if kept_ms < 0 else f"for {kept_ms / 3_600_000:,.1f} h"
+    return good(f"all that checkpoints have not read is there; topic {topic.name} keeps records {kept}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Unread:
+    """A partition whose log goes on after its newest checkpoint, or no longer reaches back to it."""
+
+    place: str
+    next_offset: int
+    low: int
+    age_s: float
+
+
+def _unread(patient: Patient, topic: Topic) -> list[_Unread]:
+    cluster, found = Cluster(patient.properties, topic.name, patient.hooks), []
+    for partition, manifest in newest_manifests(patient).items():
+        if partition >= len(topic.partitions):
+            continue
+        low, high = cluster.watermarks(partition, patient.timeout_s)
+        if manifest.next_offset < max(low, high):
+            age_s = patient.wall_clock() - manifest.written_at_s
+            found.append(_Unread(f"{topic.name}/{partition}", manifest.next_offset, low, age_s))
+    return found
+
+
+def checks() -> Iterator[Check]:
+    yield Check("topic", exists, "grant DESCRIBE on it, or correct input.topic", after=("broker",))
+    yield Check("partitions", partitions, "look at the topic's leaders and replicas", after=("topic",))
+    yield from right_checks()
+    yield Check("message size", message_size, "", after=("right to write",))
+    yield Check("compaction", compaction, "", after=("right to write",))
+    yield Check("retention", retention, "look at the topic's leaders", after=("topic",))

@@ -1,0 +1,142 @@
+"""Whether the brokers answer, and the topic is there. What passes is counted and timed; what does not
+is an error.
+"""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any
+
+from confluent_kafka import KafkaError
+
+from sfd_stream.errors import BrokerRefusedError
+from sfd_stream.kafka.errors import Fault, address, fault_of, refusal
+from sfd_stream.kafka.properties import redacted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from sfd_stream.kafka.admin import Cluster
+
+_PROBE_S = 1.0
+"""Time between two questions to a broker that was unavailable."""
+
+_PROBE_TIMEOUT_S = 5.0
+
+LOOK_S = 10.0
+RENEW_FIRST_S, RENEW_LAST_S = 60.0, 600.0
+"""A client outside its group is replaced after the first time, then after twice the last one, up to the last time."""
+
+
+class Presence:
+    """The client is told of a loss and never of a return, so that a return is asked for, once in a while."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        topic: str,
+        properties: Mapping[str, Any],
+        clock: Callable[[], float],
+        unknown_topic_s: float,
+    ) -> None:
+        self.passing_errors = 0
+        self.words = ""
+        self._cluster = cluster
+        self._topic = topic
+        self._properties = properties
+        self._clock = clock
+        self._unknown_topic_s = unknown_topic_s
+        self._away_since: float | None = None
+        self._unknown_since: float | None = None
+        self._probed_at = clock()
+        self._probing: Future[bool] | None = None
+
+    @property
+    def away_s(self) -> float | None:
+        return None if self._away_since is None else self._clock() - self._away_since
+
+    def note(self, error: KafkaError) -> BrokerRefusedError | None:
+        """Counts what may pass; returns what does not."""
+        fault = fault_of(error)
+        if fault is Fault.REFUSED:
+            return refusal(error, self._properties)
+        self.passing_errors += 1
+        self.words = f"{error.name()}: {redacted(error.str(), self._properties)}"
+        if fault is Fault.UNKNOWN_TOPIC:
+            self._unknown_since = self._unknown_since or self._clock()
+        elif error.code() == KafkaError._ALL_BROKERS_DOWN:
+            self._away_since = self._away_since or self._clock()
+        return None
+
+    def answered(self) -> None:
+        """A record or an assignment came: brokers and topic are there."""
+        self._away_since = self._unknown_since = None
+
+    def probe(self) -> BrokerRefusedError | None:
+        """Asks in the background whether what was missing is back; an error once the topic is missing for too long."""
+        if self._away_since is None and self._unknown_since is None:
+            return None
+        now = self._clock()
+        if self._probing is None and now - self._probed_at >= _PROBE_S:
+            self._probing = Future()
+            threading.Thread(target=self._ask, args=(self._probing,), name="kafka-probe", daemon=True).start()
+        if self._probing is None or not self._probing.done():
+            return None
+        probing, self._probing, self._probed_at = self._probing, None, now
+        try:
+            exists = probing.result()
+        except TimeoutError:
+            return None
+        self._away_since = None
+        if exists:
+            self._unknown_since = None
+        elif self._unknown_since is not None and now - self._unknown_since >= self._unknown_topic_s:
+            where = f"at {address(self._properties)} for {now - self._unknown_since:.0f} s"
+            return BrokerRefusedError(f"topic {self._topic} is not there {where}: create it, or name another")
+        return None
+
+    def _ask(self, answer: Future[bool]) -> None:
+        """On a thread of its own: the client may take longer than it was told to."""
+        try:
+            answer.set_result(self._cluster.topic_exists(_PROBE_TIMEOUT_S))
+        except BaseException as error:  # noqa: BLE001 - `probe` raises it
+            answer.set_exception(error)
+
+
+class Membership:
+    """How long a client has been outside its group, and when it is to be replaced.
+
+    librdkafka loses all its brokers for good when a metadata response lists none, as it does while the brokers of a
+    restarting cluster are fenced (its issue 5301, pull requests 5303 and 5606). Such a client never joins its group
+    again; a new one does.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._look_at = clock() + LOOK_S
+        self._outside_since: float | None = None
+        self._renew_at = 0.0
+        self._renew_after_s = RENEW_FIRST_S
+
+    @property
+    def outside_s(self) -> float | None:
+        """None for a member."""
+        return None if self._outside_since is None else self._clock() - self._outside_since
+
+    def is_overdue(self, is_inside: Callable[[], bool]) -> bool:
+        """Asks once in LOOK_S whether the client is inside its group; True when it is to be replaced now."""
+        now = self._clock()
+        if now < self._look_at:
+            return False
+        self._look_at = now + LOOK_S
+        if is_inside():
+            self._outside_since, self._renew_after_s = None, RENEW_FIRST_S
+            return False
+        if self._outside_since is None:
+            self._outside_since, self._renew_at = now, now + self._renew_after_s
+        if now < self._renew_at:
+            return False
+        self._renew_after_s = min(2 * self._renew_after_s, RENEW_LAST_S)
+        self._renew_at = now + self._renew_after_s
+        return True

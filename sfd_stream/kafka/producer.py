@@ -1,0 +1,162 @@
+"""Messages out: idempotent, acknowledged by all in-sync replicas, each with a ticket that says what became
+of it.
+
+Nothing blocks but `flush`. A ticket is filled by the delivery report, which `poll` and `flush` bring;
+in the order of
+`publish` per partition, none doubled by the client's retries. Messages are not batched: they are few,
+and judged one by one. One
+thread owns it.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from sfd_stream.errors import BrokerRefusedError
+from sfd_stream.kafka.errors import Fault, Hooks, address, error_of, fault_of, refusal, refuse_settings
+from sfd_stream.kafka.properties import producer_properties, redacted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+TOO_LARGE = "too large"
+# The broker took it for a duplicate. On a partition without history (a new topic) it says so too of a
+# first message
+# that it had refused while a later one got through: reported as a success, yet in no log. So: send it again.
+UNCONFIRMED = "unconfirmed"
+_TOO_LARGE = {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE, KafkaError.INVALID_MSG_SIZE}
+
+
+def is_too_large(error: KafkaError) -> bool:
+    return error.code() in _TOO_LARGE
+
+
+class Ticket:
+    """What became of one message: not `done` yet, or delivered at (partition, offset), or failed with
+    `error`.
+    """
+
+    __slots__ = ("error", "offset", "partition")
+
+    def __init__(self) -> None:
+        self.partition: int | None = None
+        self.offset: int | None = None
+        self.error: str | None = None  # TOO_LARGE, UNCONFIRMED, or the client's name and words
+
+    @property
+    def done(self) -> bool:
+        return self.delivered or self.error is not None
+
+    @property
+    def delivered(self) -> bool:
+        return self.offset is not None
+
+    def __repr__(self) -> str:
+        state = f"at {self.partition}/{self.offset}" if self.delivered else self.error or "on its way"
+        return f"Ticket({state})"
+
+
+class Sink:
+    def __init__(self, properties: Mapping[str, Any], *, hooks: Hooks | None = None) -> None:
+        hooks = hooks or Hooks()
+        self.passing_errors = 0
+        self._properties = producer_properties(properties)
+        self._failure: BrokerRefusedError | None = None
+        callbacks = {"error_cb": self._on_error, **hooks.as_properties(properties)}
+        # A batch is refused as a whole: beside one message too large, small ones would be called too
+        # large with it.
+        alone = {"batch.num.messages": 1}
+        try:
+            self._producer = Producer({**self._properties, **alone, **callbacks})
+        except KafkaException as exception:
+            refuse_settings(exception, self._properties)
+
+    def __repr__(self) -> str:
+        return f"Sink({address(self._properties)!r}, {len(self)} on their way)"
+
+    def __len__(self) -> int:
+        """Messages without a delivery report."""
+        return len(self._producer)
+
+    def publish(
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Iterable[tuple[str, bytes | None]] = (),
+    ) -> Ticket | None:
+        """Hands a message over. None: the queue is full, so poll and publish again."""
+        self._raise_failure()
+        ticket = Ticket()
+        report = functools.partial(self._on_delivery, ticket)
+        try:
+            self._producer.produce(topic, value, key, on_delivery=report, headers=list(headers))
+        except BufferError:
+            return None
+        except KafkaException as exception:
+            self._fill(ticket, error_of(exception))
+            self._raise_failure()
+        return ticket
+
+    def poll(self, timeout_s: float = 0.0) -> int:
+        """Brings delivery reports in; says how many events there were."""
+        try:
+            events = self._producer.poll(timeout_s)
+        except KafkaException as exception:
+            raise refusal(error_of(exception), self._properties) from None
+        self._raise_failure()
+        return events
+
+    def flush(self, timeout_s: float) -> bool:
+        """Waits until every ticket is done; says whether all are in time."""
+        try:
+            left = self._producer.flush(timeout_s)
+        except (
+            KafkaException,
+            SystemError,
+        ) as exception:  # a fenced producer raises SystemError with the cause in it
+            cause = exception if isinstance(exception, KafkaException) else exception.__cause__
+            if not isinstance(cause, KafkaException):
+                raise
+            raise refusal(error_of(cause), self._properties) from None
+        self._raise_failure()
+        return left == 0
+
+    def close(self, timeout_s: float) -> bool:
+        """Flushes, then drops what did not get through: those tickets fail. Says whether all were
+        delivered.
+        """
+        done = self._producer.flush(timeout_s) == 0
+        if not done:
+            self._producer.purge()
+            self._producer.flush(1.0)
+        return done
+
+    def _on_delivery(self, ticket: Ticket, error: KafkaError | None, message: Message[Any, Any]) -> None:
+        if error is not None:
+            self._fill(ticket, error)
+        elif message.offset() is None:
+            ticket.error = UNCONFIRMED
+        else:
+            ticket.partition, ticket.offset = message.partition(), message.offset()
+
+    def _fill(self, ticket: Ticket, error: KafkaError) -> None:
+        if is_too_large(error):
+            ticket.error = TOO_LARGE
+            return
+        ticket.error = f"{error.name()}: {redacted(error.str(), self._properties)}"
+        if fault_of(error) is Fault.REFUSED:
+            self._failure = self._failure or refusal(error, self._properties)
+
+    def _on_error(self, error: KafkaError) -> None:
+        if fault_of(error) is Fault.REFUSED:
+            self._failure = self._failure or refusal(error, self._properties)
+        else:
+            self.passing_errors += 1
+
+    def _raise_failure(self) -> None:
+        if self._failure is not None:
+            raise self._failure

@@ -1,0 +1,196 @@
+"""A topic from its beginning to its end, and on: by assignment, without a group, committing nothing.
+
+`catch_up` gives every record up to the ends that the topic had when it was called, then stops; `poll` gives what
+comes later. Only committed records are seen. One thread owns it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from confluent_kafka import OFFSET_BEGINNING, OFFSET_INVALID, Consumer, KafkaError, KafkaException, TopicPartition
+
+from sfd_stream.errors import BrokerRefusedError, BrokerUnavailableError
+from sfd_stream.kafka.ends import Ends
+from sfd_stream.kafka.errors import CHECK_IT, Fault, Hooks, address, error_of, fault_of, refusal, refuse_settings
+from sfd_stream.kafka.properties import redacted, tail_properties
+from sfd_stream.kafka.records import Record
+
+_BATCH = 500
+_TURN_S = 0.1
+_LOOK_EVERY_S = 30.0
+_LOOK_TIMEOUT_S = 1.0
+_LOG_LEVEL = 2
+"""The client's own lines about an outage are left out, some ten a second: this program warns, then raises."""
+
+
+class Tail:
+    def __init__(
+        self,
+        properties: Mapping[str, Any],
+        topic: str,
+        *,
+        hooks: Hooks | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.topic = topic
+        self.cluster_id: str | None = None  # known once it has been read from
+        self._clock = clock
+        properties = {"log_level": _LOG_LEVEL, **properties}
+        self._properties = tail_properties(properties)
+        self._failure: BrokerRefusedError | None = None
+        self._words = ""
+        self._looked_at = clock()
+        self._positions: dict[int, int] = {}  # assigned: one past the last record seen, or the end that was met
+        callbacks = {"error_cb": self._note, **(hooks or Hooks()).as_properties(self._properties)}
+        try:
+            self._consumer = Consumer({**self._properties, **callbacks})
+            self._ends_asked = Ends(properties, hooks=hooks)
+        except KafkaException as exception:
+            refuse_settings(exception, self._properties)
+
+    def __repr__(self) -> str:
+        return f"Tail({address(self._properties)!r}, {self.topic!r})"
+
+    def catch_up(self, timeout_s: float) -> Iterator[list[Record]]:
+        """Records in batches, up to the ends of this moment, however long that takes as long as it goes on.
+
+        BrokerRefusedError when the broker does not answer, or nothing comes any more, for `timeout_s`.
+        """
+        marks = self._marks(self._clock() + timeout_s)
+        ends = {p: high for p, (_, high) in marks.items()}
+        at = {p: self._position(p) for p in ends}
+        begun = {p: max(at[p], low) for p, (low, _) in marks.items()}
+        moved_s = self._clock()
+        while any(at[p] < end for p, end in ends.items()):
+            if self._clock() - moved_s > timeout_s:
+                raise self._stalled(ends, begun, at, timeout_s)
+            if found := self.poll(_TURN_S):
+                yield found
+            last, at = at, {p: self._position(p) for p in ends}
+            if found or at != last:
+                moved_s = self._clock()
+
+    def poll(self, timeout_s: float) -> list[Record]:
+        """What came, if anything did within the time."""
+        self._look_for_partitions()
+        try:
+            messages = self._consumer.consume(_BATCH, timeout_s)
+        except KafkaException as exception:
+            self._note(error_of(exception))
+            messages = []
+        records = [record for message in messages if (record := self._taken(message)) is not None]
+        if self._failure is not None:
+            raise self._failure
+        return records
+
+    def rewind(self) -> None:
+        """From the beginning again, at the next `catch_up`."""
+        self._consumer.unassign()
+        self._positions.clear()
+
+    def close(self) -> None:
+        self._consumer.close()
+
+    def _taken(self, message: Any) -> Record | None:
+        partition, error = message.partition(), message.error()
+        if error is not None:
+            if error.code() == KafkaError._PARTITION_EOF:  # its offset passes control records, which nobody sees
+                self._positions[partition] = max(self._positions.get(partition, 0), message.offset())
+            else:
+                self._note(error)
+            return None
+        kind, time_ms = message.timestamp()
+        record = Record(
+            partition=partition,
+            offset=message.offset(),
+            value=message.value(),
+            key=message.key(),
+            headers=tuple(message.headers() or ()),
+            timestamp_ms=None if kind == 0 else time_ms,
+        )
+        self._positions[partition] = record.next_offset
+        return record
+
+    def _note(self, error: KafkaError) -> None:
+        if error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+            return  # the client looks for a group's coordinator, though a reader joins none: no right to it is needed
+        if fault_of(error) is Fault.REFUSED:
+            self._failure = self._failure or refusal(error, self._properties)
+        self._words = f"{error.name()}: {redacted(error.str(), self._properties)}"
+
+    # Where the ends are
+
+    def _marks(self, deadline: float) -> dict[int, tuple[int, int]]:
+        """The beginning and the end of every partition that is not empty."""
+        partitions = self._assigned(deadline)
+        marks = self._ask(lambda left_s: self._ends_asked.marks(self.topic, partitions, left_s), deadline)
+        if any(high < self._positions[p] for p, (_, high) in marks.items()):
+            self.rewind()  # the topic was deleted and made again
+            self._assigned(deadline)
+        return {p: (low, high) for p, (low, high) in marks.items() if low < high}
+
+    def _look_for_partitions(self) -> None:
+        """Partitions may be added to a topic; the same keys then go on in other ones."""
+        if self._positions and self._clock() - self._looked_at > _LOOK_EVERY_S:
+            with contextlib.suppress(BrokerRefusedError):  # away, or gone: what is assigned tells it
+                self._assigned(self._clock() + _LOOK_TIMEOUT_S)
+            self._looked_at = self._clock()
+
+    def _assigned(self, deadline: float) -> list[int]:
+        """All partitions; those not seen before are assigned."""
+        partitions = self._partitions(deadline)
+        fresh = [p for p in partitions if p not in self._positions]
+        if fresh:
+            self._positions.update(dict.fromkeys(fresh, 0))
+            self._consumer.incremental_assign([TopicPartition(self.topic, p, OFFSET_BEGINNING) for p in fresh])
+        self._looked_at = self._clock()
+        return partitions
+
+    def _partitions(self, deadline: float) -> list[int]:
+        metadata = self._ask(lambda left_s: self._ends_asked.metadata(self.topic, left_s), deadline)
+        self.cluster_id = metadata.cluster_id
+        found = metadata.topics.get(self.topic)
+        error = None if found is None else found.error
+        if error is not None and fault_of(error) is Fault.REFUSED:
+            raise refusal(error, self._properties)
+        if found is None or not found.partitions:
+            raise BrokerRefusedError(
+                f"topic {self.topic} is not there at {address(self._properties)}: create it, or name another"
+            )
+        return sorted(found.partitions)
+
+    def _position(self, partition: int) -> int:
+        (found,) = self._consumer.position([TopicPartition(self.topic, partition)])
+        known = self._positions[partition]
+        return known if found.offset == OFFSET_INVALID else max(found.offset, known)
+
+    def _ask(self, question: Callable[[float], Any], deadline: float) -> Any:
+        left_s = max(deadline - self._clock(), 0.1)
+        try:
+            return self._ends_asked.ask(question, left_s)
+        except TimeoutError:
+            if not self._positions:
+                self._consumer.poll(0)  # brings errors, as of credentials; nothing is assigned that it could hand out
+            if self._failure is not None:
+                raise self._failure from None
+            raise self._too_late(f"{self.topic} can't be read", left_s) from None
+
+    def _stalled(
+        self, ends: Mapping[int, int], begun: Mapping[int, int], at: Mapping[int, int], timeout_s: float
+    ) -> BrokerRefusedError:
+        behind = sorted(p for p, end in ends.items() if at[p] < end)
+        done, whole = (sum(max(to[p] - begun[p], 0) for p in ends) for to in (at, ends))
+        return self._too_late(
+            f"read {done:,} of {whole:,} records of {self.topic}, and partitions {behind[:5]} not to their ends",
+            timeout_s,
+        )
+
+    def _too_late(self, what: str, timeout_s: float) -> BrokerUnavailableError:
+        words = self._ends_asked.words or self._words
+        last = f" (last heard: {words})" if words else ""
+        where = f"{address(self._properties)} did not answer in {timeout_s:.0f} s"
+        return BrokerUnavailableError(f"{where}: {what}{last}; {CHECK_IT}")

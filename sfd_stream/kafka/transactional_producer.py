@@ -1,0 +1,224 @@
+"""Messages and offsets in one transaction: a `read_committed` reader gets all of it, once, or nothing.
+
+    offsets (the group's coordinator refuses who is no member of this generation) ──► messages ──► commit
+
+The offsets go first: a zombie is refused before it has written anything. What did not succeed for certain is aborted,
+or, if even that is not certain, left to a new producer of the same id, whose first act makes the coordinator finish or
+abort what the old one began. After a step that had to be repeated the next transaction has a new producer too: the
+request that timed out may still arrive, and librdkafka has no KIP-890, by which the broker would tell it from one of
+the next transaction. The new producer's epoch keeps it out.
+
+librdkafka's send_offsets_to_transaction ignores its time limit when the coordinator's connection breaks (its issue
+5456), and blocks for ever. Each step therefore runs on a thread of its own, which is abandoned, with its producer, when
+it is overdue. Blocking; one thread owns it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, wait
+from typing import Any, NamedTuple
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
+
+from sfd_stream.errors import BrokerRefusedError
+from sfd_stream.kafka.errors import Hooks, error_of, lasts, refusal, refuse_settings
+from sfd_stream.kafka.producer import TOO_LARGE, is_too_large
+from sfd_stream.kafka.properties import producer_properties, redacted
+
+TIMEOUT_MS = 10_000
+"""So long a transaction may be open: what a worker that was killed leaves open holds up its successor for this long."""
+
+_TURN_S, _LOOK_S = 5.0, 0.1
+_OVERDUE_S = 5.0
+"""Beyond its time limit: a step that takes longer will not return."""
+
+
+class Offset(NamedTuple):
+    """Where reading resumes in a partition of the input; `metadata` comes back with the committed offset."""
+
+    topic: str
+    partition: int
+    offset: int
+    metadata: str
+
+
+class Outgoing(NamedTuple):
+    topic: str
+    key: bytes
+    value: bytes
+    headers: tuple[tuple[str, bytes], ...]
+
+
+class NotCommittedError(Exception):
+    """Nothing of the transaction is seen, nor will be; or, if not `certain`, what became of it must be asked for."""
+
+    def __init__(self, reason: str, *, certain: bool) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.certain = certain
+
+
+class TransactionalSink:
+    """`commit` does the whole of one transaction. `give_up_s`: so long it tries before the outcome is left open."""
+
+    def __init__(
+        self,
+        properties: Mapping[str, Any],
+        transactional_id: str,
+        *,
+        give_up_s: float,
+        reach: Callable[[str], None] = lambda _: None,
+        hooks: Hooks | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        own = {"transactional.id": transactional_id, "batch.num.messages": 1}
+        times = {"transaction.timeout.ms": TIMEOUT_MS}
+        if "delivery.timeout.ms" not in properties:  # the other name of the next one
+            times["message.timeout.ms"] = int(properties.get("transaction.timeout.ms", TIMEOUT_MS))
+        self._properties = {**times, **producer_properties(properties), **own}
+        self._hooks = hooks or Hooks()
+        self._reach = reach
+        self._give_up_s = give_up_s
+        self._clock = clock
+        self._failure: BrokerRefusedError | None = None
+        self._producer: Producer | None = self._make()  # now, so that settings it does not take are told at once
+        self._begun = False
+
+    def commit(self, offsets: Sequence[Offset], group: bytes, messages: Sequence[Outgoing]) -> None:
+        """All of it or nothing; `group` is the consumer's own metadata. Raises NotCommittedError otherwise.
+
+        Raises BrokerRefusedError where trying again does not help.
+        """
+        deadline = self._clock() + self._give_up_s
+        try:
+            producer = self._ready(deadline)
+            self._reach("before-transaction")
+            producer.begin_transaction()
+            where = [TopicPartition(o.topic, o.partition, o.offset, o.metadata) for o in offsets]
+            repeated = self._insist(lambda left_s: producer.send_offsets_to_transaction(where, group, left_s), deadline)
+            self._reach("after-offsets")
+            self._send(producer, messages, deadline)
+            self._reach("before-end")
+            repeated = self._insist(producer.commit_transaction, deadline) or repeated
+        except KafkaException as exception:
+            raise self._not_committed(error_of(exception)) from None
+        except NotCommittedError as error:
+            raise NotCommittedError(error.reason, certain=self._abort()) from None
+        if repeated:
+            self._producer = None
+
+    def close(self) -> None:
+        """What is open is aborted by the coordinator in its time."""
+        self._producer = None
+
+    def _ready(self, deadline: float) -> Producer:
+        """A producer whose predecessor's last transaction is decided, one way or the other."""
+        if self._producer is None:
+            self._producer, self._begun = self._make(), False
+        if not self._begun:
+            self._insist(self._producer.init_transactions, deadline)
+            self._begun = True
+        return self._producer
+
+    def _make(self) -> Producer:
+        callbacks = {"error_cb": self._on_error, **self._hooks.as_properties(self._properties)}
+        try:
+            return Producer({**self._properties, **callbacks})
+        except KafkaException as exception:
+            refuse_settings(exception, self._properties)
+
+    def _send(self, producer: Producer, messages: Sequence[Outgoing], deadline: float) -> None:
+        """Each is acknowledged before this returns; by `poll`, which alone raises cleanly what is fatal."""
+        failures: list[KafkaError] = []
+        for message in messages:
+            self._produce(producer, message, failures)
+        while len(producer) and not failures and self._clock() < deadline:
+            producer.poll(_LOOK_S)
+        if not failures:
+            return
+        if lasts(failures[0]):
+            self._failure = self._failure or refusal(failures[0], self._properties)
+        raise NotCommittedError(TOO_LARGE if is_too_large(failures[0]) else self._words(failures[0]), certain=False)
+
+    def _produce(self, producer: Producer, message: Outgoing, failures: list[KafkaError]) -> None:
+        def report(error: KafkaError | None, _: Message[Any, Any]) -> None:
+            if error is not None:
+                failures.append(error)
+
+        headers: list[tuple[str, str | bytes | None]] = list(message.headers)
+        while not failures:
+            try:
+                producer.produce(message.topic, message.value, message.key, on_delivery=report, headers=headers)
+            except BufferError:
+                producer.poll(_LOOK_S)
+            except KafkaException as exception:
+                if not is_too_large(error_of(exception)):
+                    raise
+                failures.append(error_of(exception))
+            else:
+                return
+
+    def _insist(self, step: Callable[[float], Any], deadline: float) -> bool:
+        """Repeats a step that timed out or met a passing fault, as librdkafka's contract allows. Says if it did."""
+        repeated = False
+        while True:
+            try:
+                self._bounded(step)
+            except KafkaException as exception:
+                if not error_of(exception).retriable() or self._clock() >= deadline:
+                    raise
+                repeated = True
+            else:
+                return repeated
+
+    def _bounded(self, step: Callable[[float], Any]) -> None:
+        """Raises NotCommittedError if the step is overdue. Its producer is left to its thread: the next fences it."""
+        done: Future[None] = Future()
+
+        def call() -> None:
+            try:
+                step(_TURN_S)
+            except BaseException as error:  # noqa: BLE001 - it belongs to the caller that waits
+                done.set_exception(error)
+            else:
+                done.set_result(None)
+
+        threading.Thread(target=call, name="transaction-step", daemon=True).start()
+        if not wait([done], _TURN_S + _OVERDUE_S).done:
+            self._producer = None
+            raise NotCommittedError(f"the client did not return within {_TURN_S + _OVERDUE_S:g} s", certain=False)
+        done.result()
+
+    def _not_committed(self, error: KafkaError) -> Exception:
+        certain = error.txn_requires_abort() and self._abort()
+        self._producer = None
+        if self._failure is not None:
+            return self._failure
+        if lasts(error):
+            return refusal(error, self._properties)
+        return NotCommittedError(self._words(error), certain=certain)
+
+    def _abort(self) -> bool:
+        """Says whether it is certain that nothing will be seen. The producer has done its service in any case:
+        what an abort purges of its queues may be of the transaction after it.
+        """
+        producer, self._producer = self._producer, None
+        if producer is None:
+            return False
+        try:
+            self._insist(producer.abort_transaction, self._clock() + TIMEOUT_MS / 1000)
+        except (KafkaException, NotCommittedError):
+            return False
+        if self._failure is not None:
+            raise self._failure
+        return True
+
+    def _on_error(self, error: KafkaError) -> None:
+        if lasts(error):  # a fence or another fatal error only makes a new producer
+            self._failure = self._failure or refusal(error, self._properties)
+
+    def _words(self, error: KafkaError) -> str:
+        return f"{error.name()}: {redacted(error.str(), self._properties)}"

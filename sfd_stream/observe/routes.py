@@ -1,0 +1,74 @@
+"""What the port answers for one worker: /metrics, /healthz, /readyz, /status.json and the page."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Mapping
+from importlib.resources import files
+
+from sfd_stream.observe.registry import CONTENT_TYPE, exposition, resident_bytes
+from sfd_stream.observe.server import Answer, Route, Shared
+from sfd_stream.observe.status import as_json
+from sfd_stream.observe.worker_status import Watch
+
+SHARED_S = 0.5
+"""Answers this old are good enough: the status itself is made once a second."""
+
+
+def routes_of(watch: Watch, stuck_after_s: float) -> Mapping[str, Route]:
+    async def metrics() -> Answer:
+        return Answer(200, CONTENT_TYPE, exposition(watch.meter, watch.status, watch.idle_s))
+
+    async def status() -> Answer:
+        body = as_json([watch.status], [watch.idle_s], resident_bytes())
+        return Answer(200, "application/json", body)
+
+    async def health() -> Answer:
+        return health_of(watch.idle_s, stuck_after_s)
+
+    async def ready() -> Answer:
+        return ready_of(ready=watch.status.ready, doing=watch.status.doing)
+
+    return {
+        "/": Route(page),
+        "/metrics": Route(Shared(metrics, SHARED_S)),
+        "/status.json": Route(Shared(status, SHARED_S)),
+        "/healthz": Route(health, paced=False),
+        "/readyz": Route(ready, paced=False),
+    }
+
+
+def health_of(idle_s: float, stuck_after_s: float) -> Answer:
+    """Alive is a loop that turns. A broker or a store that is away is no reason: a restart would not bring it back."""
+    if idle_s > stuck_after_s:
+        return Answer.text(503, f"the loop has not turned for {idle_s:.0f} s")
+    return Answer.text(200, "ok")
+
+
+def ready_of(*, ready: bool, doing: str) -> Answer:
+    return Answer.text(200 if ready else 503, doing)
+
+
+async def page() -> Answer:
+    return _PAGE
+
+
+def _page() -> Answer:
+    """The page allows its own script and style, by their hashes, and nothing else."""
+    text = (files("sfd_stream.observe") / "page" / "index.html").read_text("utf-8")
+    policy = (
+        f"default-src 'none'; script-src {_hashes(text, 'script')}; style-src {_hashes(text, 'style')}; "
+        "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    )
+    return Answer(200, "text/html; charset=utf-8", text.encode(), policy)
+
+
+def _hashes(text: str, tag: str) -> str:
+    found = re.findall(rf"<{tag}>(.*?)</{tag}>", text, re.DOTALL)
+    digests = (hashlib.sha256(part.encode()).digest() for part in found)
+    return " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
+
+
+_PAGE = _page()

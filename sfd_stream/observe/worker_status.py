@@ -1,0 +1,295 @@
+"""What the worker tells about itself: it says what happens as it does; metrics and status are made of that here.
+
+    worker ──► Watch ──► Meter (counts)             ──► /metrics
+                 └─────► Status (once a second)     ──► /metrics, /status.json, /
+
+The loop's thread calls everything here but `applied`, which is the sketching thread's, and `durable`,
+`snapshot_...` and `job_failed`, which are a checkpoint's own too. Nothing waits, nothing asks.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Literal
+
+from sfd_stream import __version__
+from sfd_stream.observe import metrics as m
+from sfd_stream.observe.facts import (
+    Around,
+    Facts,
+    JobKind,
+    Seen,
+    applied_of,
+    claim_step_s,
+    failure_kind,
+    in_words,
+    kafka_statistics,
+    moment_of,
+    preview,
+    with_facts,
+    written_bytes,
+)
+from sfd_stream.observe.history import Known, age_s
+from sfd_stream.observe.registry import Meter
+from sfd_stream.observe.spectra import Looker, Shot
+from sfd_stream.observe.status import DeadLetter, KafkaStatistics, Moment, PartitionStatus, Status, rounded
+from sfd_stream.sketch.verify import ALPHA
+from sfd_stream.state.manifest import Manifest
+
+STATUS_EVERY_S = 1.0
+MOMENT_EVERY_S = 15.0
+MOMENTS = 240
+"""An hour."""
+
+PACE_OVER_S = 10.0
+NEWEST_LETTERS = 20
+WORDS_CHARS = 200
+
+
+@dataclass(frozen=True)
+class Identity:
+    worker: str
+    group: str
+    topic: str
+    ell: int
+    method: str
+    memory_max_bytes: int
+    shows: bool = False
+    """Whether snapshots are published."""
+    checkpoint_every_s: float | None = None
+    excerpts: bool = False
+    """Whether the status shows what bad messages hold."""
+
+    @property
+    def promised_ratio(self) -> float | None:
+        """The theorem at its worst (k = 0): delta <= ||A||F^2 / (alpha ell)."""
+        return rounded(min(1 / (ALPHA * self.ell), 1.0)) if self.method in ("fused", "paper") else None
+
+
+@dataclass
+class Watch:
+    identity: Identity
+    meter: Meter
+    looker: Looker
+    clock: Callable[[], float]
+    wall_clock: Callable[[], float]
+    _partitions: dict[int, Known] = field(default_factory=dict)
+    _letters: Counter[str] = field(default_factory=Counter)
+    _newest: deque[DeadLetter] = field(default_factory=lambda: deque(maxlen=NEWEST_LETTERS))
+    _history: deque[Moment] = field(default_factory=lambda: deque(maxlen=MOMENTS))
+    _pace: deque[tuple[float, int]] = field(default_factory=deque)
+    _rows: int = 0
+    _fences: int = 0
+    _kafka: KafkaStatistics = field(default_factory=KafkaStatistics)
+
+    def __post_init__(self) -> None:
+        now = self.clock()
+        self._started_at_s = self.wall_clock()
+        self._turned_s = self._polled_s = now
+        self._status_s = self._moment_s = float("-inf")
+        self._numbers = count(1)  # one step of it is whole, whichever threads take it
+        self._checkpoints = 0
+        self.status = self._status((), Around(False, False, True, None, 0), 0.0)
+
+    @property
+    def idle_s(self) -> float:
+        """Since the loop last turned. May be asked from any thread."""
+        return max(self.clock() - self._turned_s, 0.0)
+
+    # What the loop says
+
+    def alive(self) -> None:
+        """The loop is not stuck: it turned, or waits for a broker that is away."""
+        self._turned_s = self.clock()
+
+    def polled(self) -> None:
+        now = self.clock()
+        self.meter.observe(m.POLL_GAP, now - self._polled_s)
+        self._polled_s = now
+
+    def took(self, partition: int, *, messages: int, rows: int, nnz: int, size: int, tombstones: int) -> None:
+        """A batch, decoded and handed to the sketching thread."""
+        add = self.meter.add
+        add(m.MESSAGES, messages, partition)
+        add(m.ROWS, rows, partition)
+        add(m.NONZEROS, nnz, partition)
+        add(m.INPUT_BYTES, size, partition)
+        add(m.TOMBSTONES, tombstones, partition)
+        self._rows += rows
+
+    def dead_letter(self, partition: int, offset: int, reason: str, words: str, value: bytes | None) -> None:
+        self.meter.add(m.DEAD_LETTERS, 1, reason)
+        self._letters[reason] += 1
+        letter = DeadLetter(self.wall_clock(), partition, offset, reason, words[:WORDS_CHARS], preview(value or b""))
+        self._newest.append(letter)
+
+    def applied(self, partition: int, before: Facts, after: Facts, seconds: float) -> None:
+        """On the sketching thread. Beside a shrink the rest of a batch takes next to no time."""
+        shrinks = after.shrinks - before.shrinks
+        for _ in range(shrinks):
+            self.meter.observe(m.SHRINK_SECONDS, seconds / shrinks)
+        self.meter.add(m.VERIFICATIONS, after.verifications - before.verifications, partition)
+        self.meter.add(m.VERIFY_RETRIES, after.retries - before.retries, partition)
+
+    # Partitions come and go
+
+    def rebalanced(self, kind: Literal["assign", "revoke", "lost"], partitions: Collection[int]) -> None:
+        if partitions:
+            self.meter.add(m.REBALANCES, 1, kind)
+        for partition in partitions:
+            self._partitions.pop(partition, None)
+            if kind == "assign":
+                self._partitions[partition] = Known(self.clock())
+
+    def restored(self, partition: int, facts: Facts) -> None:
+        now, known = self.clock(), self._known(partition)
+        self.meter.observe(m.RESTORE_SECONDS, now - known.assigned_s)
+        self.meter.add(m.RESTORED_ROWS, facts.rows)
+        known.replay_from, known.replay_to = (now, facts), None
+
+    def fenced(self, partition: int, job: JobKind) -> None:
+        """Which its job told."""
+        self._fences += 1
+        self.meter.add(m.FENCES)
+        self.meter.add(m.FAILURES[job], 1, "fenced")
+        self._partitions.pop(partition, None)
+
+    def job_failed(self, job: JobKind, error: BaseException) -> None:
+        self.meter.add(m.FAILURES[job], 1, failure_kind(error))
+
+    def _known(self, partition: int) -> Known:
+        return self._partitions.setdefault(partition, Known(self.clock()))
+
+    # Checkpoints and snapshots
+
+    def checkpoint_begun(self, partition: int, dirty_since: float | None) -> None:
+        known = self._known(partition)
+        known.undurable_since, known.begun_s = dirty_since, self.clock()
+
+    def durable(self, partition: int, manifest: Manifest) -> None:
+        """From here on nothing of it can be lost, whatever becomes of its snapshot and its offset."""
+        known = self._known(partition)
+        if known.begun_s is not None:
+            self.meter.observe(m.CHECKPOINT_SECONDS, self.clock() - known.begun_s)
+        known.undurable_since = known.begun_s = None
+        self._checkpoints = next(self._numbers)
+        self.meter.add(m.CHECKPOINTS, 1, partition)
+        self.meter.add(m.CHECKPOINT_BYTES, written_bytes(manifest), partition)
+
+    def snapshot_begun(self, partition: int, unseen_since: float | None) -> None:
+        known = self._known(partition)
+        if known.unshown_since is None:  # else one before it was not acknowledged, and this one has its rows too
+            known.unshown_since = unseen_since
+
+    def snapshot_published(self, partition: int, seconds: float, size: int) -> None:
+        known = self._known(partition)
+        known.unshown_since, known.snapshot_bytes = None, size
+        self.meter.add(m.SNAPSHOTS, 1, partition)
+        self.meter.observe(m.SNAPSHOT_SECONDS, seconds)
+
+    def snapshot_failed(self, kind: Literal["refused", "unavailable"]) -> None:
+        """Not acknowledged: it stays due."""
+        self.meter.add(m.SNAPSHOT_FAILURES, 1, kind)
+
+    def statistics(self, text: str) -> None:
+        """What librdkafka tells of itself, as JSON."""
+        found = json.loads(text)
+        if found.get("type") == "consumer":  # the client beside it, for questions, tells of itself too
+            self._kafka = kafka_statistics(found)
+
+    # Once a turn
+
+    def due(self) -> bool:
+        return self.clock() - self._status_s >= STATUS_EVERY_S
+
+    def look_around(self, seen: Sequence[Seen], around: Around, shoot: Callable[[int], Future[Shot]]) -> None:
+        """Makes the status of now; once a second is enough."""
+        now = self.clock()
+        self._status_s = now
+        self._pace.append((now, self._rows))
+        while self._pace and now - self._pace[0][0] > PACE_OVER_S:
+            self._pace.popleft()
+        for part in seen:
+            applied = applied_of(part, around)
+            if (replayed := self._known(part.partition).replayed(part, applied, now)) is not None:
+                self.meter.observe(m.REPLAY_SECONDS, replayed[0])
+                self.meter.add(m.REPLAYED_ROWS, replayed[1])
+        self.looker.consider({part.partition: part.facts.rows for part in seen if part.facts is not None}, shoot)
+        self.status = self._status(seen, around, now)
+        if now - self._moment_s >= MOMENT_EVERY_S:
+            self._moment_s = now
+            self._history.append(moment_of(self.status))
+
+    # The status
+
+    def _status(self, seen: Sequence[Seen], around: Around, now: float) -> Status:
+        parts = tuple(self._partition(part, around, now) for part in sorted(seen))
+        pace = self._rows_per_s()
+        return Status(
+            worker=self.identity.worker,
+            group=self.identity.group,
+            topic=self.identity.topic,
+            version=__version__,
+            started_at_s=self._started_at_s,
+            at_s=self.wall_clock(),
+            doing=in_words(parts, around, pace, self.identity.checkpoint_every_s),
+            ready=around.joined and all(part.state not in ("claiming", "waiting") for part in parts),
+            rows=self._rows,
+            rows_per_s=pace,
+            promised_ratio=self.identity.promised_ratio,
+            memory_reserved_bytes=around.memory_reserved_bytes,
+            memory_max_bytes=self.identity.memory_max_bytes,
+            broker_away_s=rounded(around.broker_away_s or 0.0),
+            outside_group_s=rounded(around.outside_group_s or 0.0),
+            checkpoints=self._checkpoints,
+            fences=self._fences,
+            partitions=parts,
+            merged=self.looker.merged if len(parts) > 1 else None,
+            dead_letters=dict(self._letters),
+            newest_dead_letters=tuple(reversed(self._newest)),
+            history=tuple(self._history),
+            kafka=self._kafka,
+        )
+
+    def _rows_per_s(self) -> float:
+        if len(self._pace) < 2:
+            return 0.0
+        (began, before), (now, after) = self._pace[0], self._pace[-1]
+        return rounded((after - before) / max(now - began, 1e-9))
+
+    def _partition(self, seen: Seen, around: Around, now: float) -> PartitionStatus:
+        known, facts, manifest = self._known(seen.partition), seen.facts, seen.manifest
+        applied = applied_of(seen, around)
+        end = max((value for value in (seen.end, applied) if value is not None), default=None)
+        lag = end - applied if end is not None and applied is not None else None
+        silent_s = known.silent_s(seen, around, now)
+        spectrum = self.looker.spectra.get(seen.partition)
+        degrees, error_degrees = self.looker.angles.get(seen.partition, (None, None))
+        base = PartitionStatus(
+            partition=seen.partition,
+            state=seen.state,
+            applied=applied,
+            committed=seen.committed,
+            end=end,
+            lag=lag,
+            stuck_s=max(known.stuck_s(applied, lag, now, claim_step_s(seen)), silent_s),
+            silent_s=silent_s,
+            drift=self.looker.drifts.get(seen.partition),
+            drift_degrees=degrees,
+            drift_error_degrees=error_degrees,
+            number=manifest.number if manifest is not None else None,
+            epoch=manifest.epoch if manifest is not None else None,
+            checkpoint_age_s=age_s(now, known.undurable_since, seen.dirty_since),
+            snapshot_age_s=age_s(now, known.unshown_since, seen.unseen_since) if self.identity.shows else None,
+            snapshot_bytes=known.snapshot_bytes,
+            spectrum=spectrum,
+            job=seen.job.kind if seen.job is not None else None,
+            waits_for=seen.job.waits_for if seen.job is not None else None,
+            waits_s=age_s(now, seen.job.since_s) if seen.job is not None else 0.0,
+        )
+        return base if facts is None else with_facts(base, facts)

@@ -1,0 +1,1 @@
+"""`run --workers N`: several workers on one machine, each a process, under one supervisor."""

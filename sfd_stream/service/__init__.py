@@ -1,1 +1,0 @@
-"""The running parts: the worker's loop, its supervisor, and what they show."""

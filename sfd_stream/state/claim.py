@@ -1,0 +1,212 @@
+"""Taking a partition over: claim the newest state, or begin one. Only from an assignment callback.
+
+All that can be wrong is found before the claim, for a claim fences the owner [F], and a claim that can't be
+worked with, made again and again, would fill the store with nothing [O].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Generic, Literal, TypeAlias, TypeVar
+
+from sfd_stream.errors import FormatError, RefusedStateError
+from sfd_stream.state import compatibility as parameters
+from sfd_stream.state.manifest import Binding, Kind, Manifest, StateId
+from sfd_stream.state.protocol import (
+    Created,
+    check_binding,
+    create,
+    load_blobs,
+    newest_number,
+    read_manifest,
+    unusable,
+)
+from sfd_stream.state.steps import AskCommitted, AskLog, AskOutputEpoch, LogFacts, Refused, Steps
+from sfd_stream.wire.snapshot_ids import next_epoch
+
+S = TypeVar("S")
+Restore: TypeAlias = Callable[[Manifest, bytes | None, tuple[bytes, ...]], S]
+"""The partition's state from a manifest, its sketch's bytes and its buffer's; FormatError if it can't be."""
+
+LOG_TRIES = 5  # a watermark just after a leader's change may be behind: ask again before believing it
+
+
+@dataclass(frozen=True)
+class Claimed(Generic[S]):
+    """The partition is ours: the claim, its state, and the bytes of what is due and not published."""
+
+    manifest: Manifest
+    state: S
+    changes: parameters.Changes
+    unpublished: bytes | None
+
+
+@dataclass(frozen=True)
+class Wish(Generic[S]):
+    """What somebody who was assigned a partition brings: who he is, and what it shall be."""
+
+    prefix: str
+    binding: Binding
+    parameters: Mapping[str, Any]
+    start: Literal["earliest", "latest"]
+    restore: Restore[S]
+    nonces: Iterator[str]
+    written_at_s: float
+
+    @property
+    def where(self) -> str:
+        return f"{self.binding.topic}/{self.binding.partition}"
+
+
+@dataclass(frozen=True)
+class _Found(Generic[S]):
+    """A manifest that passed every check, with its state: ready to be claimed."""
+
+    manifest: Manifest
+    state: S
+    changes: parameters.Changes
+    unpublished: bytes | None
+
+
+def assign(wish: Wish[S]) -> Steps[Claimed[S] | Refused]:
+    """Claim the newest state, or begin one. Only to be run from an assignment callback.
+
+    Whatever is wrong is found *before* the claim [F, O], and is believed only if the newest manifest is
+    still the one it was found in: between two of our reads an owner may have gone on and pruned, a first
+    owner may have begun and committed, a person may have repaired.
+    """
+    number = yield from newest_number(wish.prefix)
+    while True:
+        found = yield from (_begin(wish) if number is None else _examine(wish, number))
+        if isinstance(found, Refused):
+            newest = yield from newest_number(wish.prefix)
+            if newest == number:
+                return found
+            number = newest
+            continue
+        claim = found.manifest
+        if number is not None:
+            claim = claim_of(found.manifest, wish, (yield AskOutputEpoch(needed=False)))
+        outcome = yield from create(wish.prefix, claim)
+        if isinstance(outcome, Created):
+            return Claimed(outcome.manifest, found.state, found.changes, found.unpublished)
+        number = yield from newest_number(wish.prefix)  # lost: begin again, keeping nothing of the first read
+
+
+def claim_of(manifest: Manifest, wish: Wish[S], shown: int | None) -> Manifest:
+    """A higher epoch, all else copied: the state keeps the id of the manifest that made it [N].
+
+    The epoch is above the manifest's, and above that of the output topic for this key: a store that was put back to
+    a backup is behind what readers have [P]. Ids of cluster and topic that were not known before (a reset without a
+    broker) are filled in.
+    """
+    return replace(
+        manifest,
+        number=manifest.number + 1,
+        epoch=next_epoch(manifest.epoch, shown),
+        nonce=next(wish.nonces),
+        parent=manifest.nonce,
+        kind=Kind.CLAIM,
+        binding=manifest.binding.filled(wish.binding),
+        written_at_s=wish.written_at_s,
+    )
+
+
+def _begin(wish: Wish[S]) -> Steps[_Found[S] | Refused]:
+    """A partition without a manifest: slot 1, with the start pinned in it."""
+    committed = yield AskCommitted()
+    if committed is not None:
+        return Refused(
+            f"group {wish.binding.group} has committed offset {committed} of {wish.where}, "
+            "but there is no checkpoint: its state is lost or lies elsewhere",
+            f'set checkpoint.url to where it is, or run "sfd-stream checkpoint reset {wish.where} --to earliest"',
+        )
+    log: LogFacts = yield AskLog()
+    epoch = next_epoch(0, (yield AskOutputEpoch()))  # [P]
+    offset = log.low if wish.start == "earliest" else log.high
+    manifest = Manifest(
+        number=1,
+        epoch=epoch,
+        nonce=next(wish.nonces),
+        parent=None,
+        kind=Kind.GENESIS,
+        binding=wish.binding,
+        next_offset=offset,
+        leader_epoch=log.leader_epoch,
+        sketch=None,
+        buffer=(),
+        counters={},
+        parameters=wish.parameters,
+        state_id=StateId(epoch, 1),
+        due=None,
+        published=None,
+        written_at_s=wish.written_at_s,
+    )
+    return _Found(manifest, wish.restore(manifest, None, ()), parameters.Changes({}), None)
+
+
+def _examine(wish: Wish[S], number: int) -> Steps[_Found[S] | Refused]:
+    """Read manifest `number` and all that it refers to, and check everything that can be wrong with it."""
+    manifest = yield from read_manifest(wish.prefix, number, where=wish.where)
+    if isinstance(manifest, Refused):
+        return manifest
+    refused = check_binding(manifest.binding, wish.binding)
+    if refused is not None:
+        return refused
+    changes = parameters.compare(manifest.parameters, wish.parameters, where=wish.where)
+    if isinstance(changes, Refused):
+        return changes
+    refused = yield from _check_log(manifest, wish.where)
+    if refused is not None:
+        return refused
+    return (yield from _load(wish, manifest, changes))
+
+
+def _check_log(manifest: Manifest, where: str) -> Steps[Refused | None]:
+    refused = None
+    for attempt in range(LOG_TRIES):
+        log: LogFacts = yield AskLog(again=attempt > 0)
+        refused = judge_log(manifest, log, where)
+        if refused is None:
+            break
+    return refused
+
+
+def judge_log(manifest: Manifest, log: LogFacts, where: str) -> Refused | None:
+    offset = manifest.next_offset
+    if offset < log.low:
+        return Refused(
+            f"offsets {offset} to {log.low - 1} of {where} were removed by the topic's retention before they were read",
+            f'accept the loss by "sfd-stream checkpoint reset {where} --to earliest --keep-sketch"',
+        )
+    if offset > log.high:
+        return Refused(
+            f"the checkpoint of {where} is at offset {offset}, the log ends at {log.high}: it lost records",
+            f'run "sfd-stream checkpoint rollback {where}" until it fits, '
+            f'or "sfd-stream checkpoint reset {where} --to latest --keep-sketch"',
+        )
+    behind = manifest.leader_epoch is not None and log.leader_epoch is not None
+    if behind and log.leader_epoch < manifest.leader_epoch:  # type: ignore[operator]  # both are known here
+        return Refused(
+            f"the leader epoch of {where} went back from {manifest.leader_epoch} to {log.leader_epoch}: "
+            "the log is not the one that was read",
+            f'run "sfd-stream checkpoint reset {where} --to earliest"',
+        )
+    return None
+
+
+def _load(wish: Wish[S], manifest: Manifest, changes: parameters.Changes) -> Steps[_Found[S] | Refused]:
+    due = manifest.unpublished
+    blobs = (*manifest.state_references, *((due.blob,) if due is not None else ()))
+    datas = yield from load_blobs(blobs, number=manifest.number, where=wish.where)
+    if isinstance(datas, Refused):
+        return datas
+    rest = list(datas)
+    snapshot = rest.pop() if due is not None else None
+    sketch = rest.pop(0) if manifest.sketch is not None else None
+    try:
+        state = wish.restore(manifest, sketch, tuple(rest))
+    except (FormatError, RefusedStateError) as error:
+        return unusable(manifest.number, wish.where, error)
+    return _Found(manifest, state, changes, snapshot)

@@ -1,0 +1,70 @@
+"""What a person does to a partition's state in a real store: go back, start again, prune. Nothing is rewritten."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from sfd_stream.errors import FencedError
+from sfd_stream.state.manifest import Manifest
+from sfd_stream.state.perform import Patience, run
+from sfd_stream.state.protocol import Created
+from sfd_stream.state.repair import Mark, Start, reset, rollback, rollback_target
+from sfd_stream.state.retention import Removed, retain
+from sfd_stream.state.steps import Fenced, Refused, Steps
+from sfd_stream.storage.contract import Store
+from sfd_stream.tools.inspect import Place
+
+T = TypeVar("T")
+
+TRIES = 5
+"""An active owner may fill the slot first: this many attempts are made, each after the newest manifest."""
+
+
+@dataclass(frozen=True)
+class Workbench:
+    """A store, and how to work on it."""
+
+    store: Store
+    patience: Patience
+    wall_clock: Callable[[], float]
+
+    def run(self, steps: Steps[T | Refused]) -> T:
+        """The outcome; a refusal is raised."""
+        outcome = run(steps, self.store, self.patience)
+        if isinstance(outcome, Refused):
+            raise outcome.error()
+        return outcome
+
+    def rollback_target(self, place: Place) -> Manifest:
+        """The manifest that `roll_back` would go back to if none is named."""
+        return self.run(rollback_target(self._mark(place)))
+
+    def roll_back(self, place: Place, to: int) -> Manifest:
+        """A new manifest of the state of manifest `to`."""
+        return self._append(place, lambda mark: rollback(mark, to=to))
+
+    def reset(self, place: Place, start: Start, *, keep_sketch: bool) -> Manifest:
+        """A new manifest that reads from `start`."""
+        return self._append(place, lambda mark: reset(mark, start, keep_sketch=keep_sketch))
+
+    def prune(self, place: Place, keep: int) -> Removed:
+        """Removes what none of the newest `keep` states needs."""
+        outcome = self.run(retain(place.prefix, keep=keep, where=str(place)))
+        assert isinstance(outcome, Removed), "only an owner can be fenced"
+        return outcome
+
+    def _append(self, place: Place, attempt: Callable[[Mark], Steps[Created | Fenced | Refused]]) -> Manifest:
+        for _ in range(TRIES):
+            outcome = self.run(attempt(self._mark(place)))
+            if isinstance(outcome, Created):
+                return outcome.manifest
+        raise FencedError(
+            f"the owner of {place} wrote a checkpoint at the same moment, {TRIES} times on end; "
+            "stop the workers of its group and try again"
+        )
+
+    def _mark(self, place: Place) -> Mark:
+        return Mark(place.prefix, str(place), uuid.uuid4().hex, self.wall_clock())
