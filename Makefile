@@ -81,7 +81,7 @@ tools:
 
 test-page: $(STAMP) ## the status page in a real browser
 	$(call install,chromium,chromium)
-	$(BIN)/pytest tests/page -m browser
+	$(BIN)/pytest tests/system/page -m browser
 
 PYTEST := $(BIN)/pytest -n 4 --dist loadgroup
 unit: $(STAMP) tools
@@ -113,7 +113,7 @@ test-lowest: lowest ## the tests that need no broker, on the oldest versions of 
 	$(LOWEST)/bin/pytest $(NO_BROKER) --ignore tests/docs
 
 test-lowest-short: lowest
-	$(LOWEST)/bin/pytest $(NO_BROKER) tests/cli tests/config tests/tools tests/sketch/test_estimator.py tests/wire/test_snapshots.py
+	$(LOWEST)/bin/pytest $(NO_BROKER) tests/unit/cli tests/unit/config tests/unit/tools tests/unit/sketch/test_estimator.py tests/unit/wire/test_snapshots.py
 
 chart: $(STAMP) ## renew what the chart copies, and its golden files
 	$(BIN)/python -m tests.deploy.chart
@@ -161,10 +161,10 @@ image-sign: ## sign what image-push has pushed, by its digest; IMAGE=name withou
 	$(COSIGN) sign --yes $(IMAGE)@$$(sed -n 's/.*"containerimage.digest": "\(sha256:[0-9a-f]*\)".*/\1/p' $(DIST)/image.json)
 
 test-image: $(STAMP) ## build the image on a real engine and run it against a real Kafka
-	$(BIN)/pytest -m image --timeout 1800 tests/image
+	$(BIN)/pytest -m image --timeout 1800 tests/deploy/image
 
 test-k8s: $(STAMP) ## install, upgrade, roll back on a real API server; builds it the first time, for minutes
-	$(BIN)/pytest -m k8s --timeout 3600 tests/k8s
+	$(BIN)/pytest -m k8s --timeout 3600 tests/deploy/k8s
 
 bench: $(STAMP) ## reprint every figure of the README; most of an hour, and Java for the stream's
 	$(BIN)/python -m benchmarks.sketch --long

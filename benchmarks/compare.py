@@ -42,8 +42,8 @@ from benchmarks.data import STREAMS, TARGETS, load, zipf_text
 from benchmarks.stream import CHUNK, ELL, D, fill, messages_of
 from benchmarks.tables import Table
 from sfd_stream import paper_synthetic
-from tests.parts.kafka import start_broker
-from tests.parts.trees import HERE, RELEASED, NoHistoryError, environment_of, extract
+from tests.support.kafka import start_broker
+from tests.support.trees import HERE, RELEASED, NoHistoryError, environment_of, extract
 
 CONFIDENCE = 0.95
 COVERAGE_MIN = 0.9

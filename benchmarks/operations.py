@@ -20,7 +20,7 @@ from pathlib import Path
 
 from sfd_stream.cli.processes import rows_in_store
 from sfd_stream.config import load
-from tests.parts.kafka import start_broker
+from tests.support.kafka import start_broker
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "operations.md"

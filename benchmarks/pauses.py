@@ -35,7 +35,7 @@ from sfd_stream.cli.build import worker_of
 from sfd_stream.config.model import Settings
 from sfd_stream.observe import logs
 from sfd_stream.worker.worker import Worker
-from tests.parts.kafka import Broker, start_broker
+from tests.support.kafka import Broker, start_broker
 
 PAGE = Path(__file__).parents[1] / "docs" / "experiments.md"
 ELL, D, NNZ = 50, 10_000, 50

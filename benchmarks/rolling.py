@@ -177,7 +177,7 @@ def measure(partitions: int, rate: int, heartbeat_ms: int) -> dict[str, Any]:
     from sfd_stream.cli.build import shape_of, store_of
     from sfd_stream.config import load as load_settings
     from sfd_stream.tools.summary import summarise
-    from tests.parts.kafka import start_broker
+    from tests.support.kafka import start_broker
 
     load_before = os.getloadavg()[0]
     with start_broker(private=True) as broker, tempfile.TemporaryDirectory() as name:

@@ -26,7 +26,7 @@ from confluent_kafka import Producer
 
 from sfd_stream import SparseFrequentDirections, paper_synthetic
 from sfd_stream.wire.rows.decode import encode_rows
-from tests.parts.kafka import start_broker
+from tests.support.kafka import start_broker
 
 D, ELL, Z = 1_000, 50, 100
 GOALS = {"packed": (0.6, 0.8), "blocks": (0.9, 0.9), "list": (0.3, 0.3)}

@@ -32,7 +32,7 @@ from rich.console import Console
 
 from benchmarks.tables import Table, paste
 from sfd_stream.wire.rows.decode import encode_row
-from tests.parts.kafka import Broker, start_broker
+from tests.support.kafka import Broker, start_broker
 
 PAGE = Path(__file__).parents[1] / "docs" / "experiments.md"
 CONNECTIONS = 1_000

@@ -1,4 +1,4 @@
-"""Shared by all tests: real parts, found or started (tests/parts/)."""
+"""Shared by all tests: real parts, found or started (tests/support/)."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import signal
 import pytest
 
 pytest_plugins = [
-    "tests.parts.kafka_fixtures",
-    "tests.parts.registry",
-    "tests.parts.seaweed",
-    "tests.parts.skips",
-    "tests.parts.tools",
+    "tests.support.kafka_fixtures",
+    "tests.support.registry",
+    "tests.support.seaweed",
+    "tests.support.skips",
+    "tests.support.tools",
 ]
 
 
@@ -22,16 +22,16 @@ def pytest_configure() -> None:
 
 
 UNMEASURED = (
-    "tests/sketch/test_certificate",
-    "tests/sketch/test_changes",
-    "tests/sketch/test_laws",
-    "tests/sketch/test_merge",
-    "tests/sketch/test_mutations",
-    "tests/sketch/test_queries",
-    "tests/sketch/test_resume",
-    "tests/sketch/test_score_laws",
-    "tests/state/test_schedules",
-    "tests/wire/test_rows_laws",
+    "tests/unit/sketch/test_certificate",
+    "tests/unit/sketch/test_changes",
+    "tests/unit/sketch/test_laws",
+    "tests/unit/sketch/test_merge",
+    "tests/unit/sketch/test_mutations",
+    "tests/unit/sketch/test_queries",
+    "tests/unit/sketch/test_resume",
+    "tests/unit/sketch/scoring/test_score_laws",
+    "tests/unit/state/test_schedules",
+    "tests/unit/wire/rows/test_laws",
 )
 """Laws over hundreds of random cases. Watching each line would double their time, and others reach the same lines."""
 

@@ -11,7 +11,9 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.sparse import _sparsetools as kernels  # as old as scipy's sparse matrices; tests/sketch/test_csr.py holds it
+from scipy.sparse import (
+    _sparsetools as kernels,  # as old as scipy's sparse matrices; tests/unit/sketch/test_csr.py holds it
+)
 
 from sfd_stream.sketch.rows import Float, Index, RowBlock
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from tests.parts.tools import go_program, need, npm_packages
+from tests.support.tools import go_program, need, npm_packages
 
 KUBECONFORM = "github.com/yannh/kubeconform/cmd/kubeconform@v0.8.0"
 STRIMZI = (

@@ -61,9 +61,9 @@ def test_every_file_that_it_points_to_is_there() -> None:
 
 
 def test_the_run_on_a_real_api_server_that_is_shown_was_a_good_one() -> None:
-    """Written by `python -m tests.k8s.record`."""
+    """Written by `python -m tests.deploy.k8s.record`."""
     shown = re.search(r"<!-- capture k8s -->\n```console\n(.*?)\n```\n<!-- end -->", PAGE, re.DOTALL)
-    assert shown, "no run: python -m tests.k8s.record"
+    assert shown, "no run: python -m tests.deploy.k8s.record"
     assert re.search(r"^(\d+) of \1 passed in \d+ s$", shown[1], re.MULTILINE)
     for words in ("dry run", "installed upgraded rolled back uninstalled", "the budget refuses"):
         assert words in shown[1]

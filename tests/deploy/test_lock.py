@@ -48,7 +48,7 @@ def test_the_page_of_what_is_in_the_image_has_these_packages() -> None:
     body = LOCK.partition("# == run:")[2].partition("# == ")[0]
     locked = {pair for pair in re.findall(r"^([a-z0-9-]+)==(\S+)", body, re.MULTILINE) if pair[0] not in FOREIGN}
     others = {pair for pair in shown if pair[0] != "sfd-stream"}
-    assert others <= locked, "stale: python -m tests.image.contents"
+    assert others <= locked, "stale: python -m tests.deploy.image.contents"
     assert {name for name, _ in others} == {name for name, _ in locked}  # some have a version for each Python
 
 

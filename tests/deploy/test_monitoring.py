@@ -12,9 +12,9 @@ import pytest
 import yaml
 
 from tests.deploy.chart import CHART, helm, render
+from tests.deploy.shipped import ALERTS, in_every_place, rule_tests, rules
 from tests.deploy.test_chart import with_values
-from tests.parts.tools import need
-from tests.watching.shipped import ALERTS, in_every_place, rule_tests, rules
+from tests.support.tools import need
 
 RUNBOOKS = "https://git.example.com/sfd-stream/blob/main"
 NUMBER = re.compile(r"> ([1-9]\d*(?:\.\d+)?|0\.\d+)")

@@ -20,7 +20,7 @@ import yaml
 from hatch_build import absolute, addresses
 from sfd_stream import __version__
 from tests.deploy.release import ROOT, notes, problems, sections
-from tests.parts.tools import go_program
+from tests.support.tools import go_program
 
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 REGISTRY = "github.com/google/go-containerregistry/cmd/registry@v0.22.1"

@@ -16,7 +16,7 @@ import yaml
 from tests.deploy.chart import CHART, render
 from tests.deploy.definitions import CUSTOM, fetch_definitions
 from tests.deploy.test_chart import MATRIX, matrix, with_values
-from tests.parts.slow import smoke_first
+from tests.support.slow import smoke_first
 
 OLDEST, NEWEST = "1.25.0", "1.37.0"
 _MISSING = "no Go to fetch custom resource definitions: install Go"

@@ -20,8 +20,8 @@ from tests.deploy.chart import CHART, ROOT, helm, render, values_file
 from tests.deploy.conforming import STRIMZI_KINDS, conforms, strimzi, write_schemas
 from tests.deploy.definitions import CUSTOM
 from tests.deploy.test_schemas import NEWEST, OLDEST, closed, definitions
-from tests.parts.cache import cache_folder, filled_once
-from tests.parts.slow import smoke_first
+from tests.support.cache import cache_folder, filled_once
+from tests.support.slow import smoke_first
 
 __all__ = ["definitions"]  # a fixture
 

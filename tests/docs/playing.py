@@ -26,7 +26,7 @@ from sfd_stream import SnapshotReader
 from sfd_stream.cli import main
 from sfd_stream.kafka.mock_broker import EmbeddedBroker
 from tests.docs.pages import ROOT, Block, blocks
-from tests.parts.signals import signals_untouched
+from tests.support.signals import signals_untouched
 
 BROKER = "localhost:9092"
 CHECKPOINTS = "file:///tmp/sfd-stream/checkpoints"

@@ -13,13 +13,13 @@ import pytest
 
 import sfd_stream
 from sfd_stream import HashedColumns, SnapshotReader, SparseFrequentDirections
-from tests.reader.made import message, publish, snapshot
+from tests.unit.reader.made import message, publish, snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from tests.parts.kafka_fixtures import BuiltIn
+    from tests.support.kafka_fixtures import BuiltIn
 
 DAYS = [{"sun": 2, "sea": 1}] * 6 + [{"moon": 2, "star": 1}] * 3
 """What the examples of `Sketch` are of: those of `MergedSketch` are the same, so it must have the same rows."""

@@ -16,7 +16,7 @@ time.sleep(2)
 (folder / "complete").touch()
 """
 ASK = """
-from tests.parts.tools import npm_packages
+from tests.support.tools import npm_packages
 print("complete" if (npm_packages("some", ["kafkajs@1"]) / "node_modules" / "complete").exists() else "torn")
 """
 GROUPED = """

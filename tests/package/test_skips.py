@@ -27,7 +27,7 @@ def test_known(): assert False
 
 def outcomes(folder: Path, ci: str) -> str:
     """The last line of a run of its own."""
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "tests.parts.skips", str(folder)]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "tests.support.skips", str(folder)]
     command += ["--rootdir", str(folder), "--continue-on-collection-errors"]
     environment = {**os.environ, "CI": ci, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, cwd=folder)

@@ -28,7 +28,7 @@ from tests.simulation.scheduler import Process, Scheduler, active, running
 from tests.simulation.world import World
 
 if TYPE_CHECKING:
-    from tests.parts.kafka import Broker
+    from tests.support.kafka import Broker
 
 Scenario = Callable[[Kit], list[Any]]
 

@@ -1,0 +1,103 @@
+"""What a run says about itself while it runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import select
+import subprocess
+import sys
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from sfd_stream.cli import progress as progress_module
+from sfd_stream.observe.progress import News, Progress
+from tests.system.checkpoints.conftest import Site, messages
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.support.kafka import Broker
+
+
+def test_a_line_is_due_once_an_interval_and_tells_the_rate_since_the_last() -> None:
+    news, progress = News(60.0, 0.0), Progress(rows=1_200, bad=3, checkpoints=2)
+    assert not news.is_due(59.9)
+    assert news.is_due(60.0)
+    line = {"rows": 1_200, "rows_per_s": 20, "bad": 3, "lag": 7, "checkpoints": 2}
+    assert news.line(progress, 7, 60.0) == line
+    assert not news.is_due(100.0)
+    progress.rows += 600
+    assert news.line(progress, None, 120.0) == {"rows": 1_800, "rows_per_s": 10, "bad": 3, "checkpoints": 2}
+
+
+@pytest.fixture
+def live(tmp_path: Path, kafka: Broker) -> Site:
+    site = Site(tmp_path, topic=kafka.create_topic(partitions=2), bootstrap=kafka.bootstrap)
+    site.write()
+    for partition in range(2):
+        kafka.produce(site.topic, messages(0, 50), partition=partition)
+    return site
+
+
+def on_a_terminal(site: Site, *arguments: str) -> tuple[int, str, str]:
+    """Exit code, standard output (a pipe) and what a terminal of 100 columns showed of standard error."""
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "sfd_stream.cli", "run", "--config", str(site.file), *arguments]
+    environment = os.environ | {"COLUMNS": "100", "TERM": "xterm"}
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=theirs, env=environment)
+    os.close(theirs)
+    shown = b""
+    while process.poll() is None or select.select([ours], [], [], 0)[0]:
+        if select.select([ours], [], [], 0.1)[0]:
+            try:
+                shown += os.read(ours, 65_536)
+            except OSError:  # the terminal's other end is gone
+                break
+    assert process.stdout is not None
+    out = process.stdout.read().decode()
+    process.stdout.close()
+    os.close(ours)
+    return process.wait(60), out, shown.decode(errors="replace")
+
+
+@pytest.mark.slow
+def test_a_backfill_on_a_terminal_has_a_bar_and_clean_output(live: Site) -> None:
+    code, out, shown = on_a_terminal(live, "--until-end", "--json")
+    assert code == 0, shown
+    assert json.loads(out)["total"]["rows"] == 100
+    assert "100 rows" in shown
+    assert "%" in shown
+    assert "restored" in shown, "log lines go above the bar"
+
+
+def test_a_bar_ends_with_all_rows_however_soon_after_the_turn_before() -> None:
+    shown: dict[str, float] = {}
+    bar = progress_module._Bar(SimpleNamespace(update=lambda _, **fields: shown.update(fields)), 0, lambda: 7.0)
+    progress = Progress(rows=50, ends={0: 100})
+    worker: Any = SimpleNamespace(progress=progress, source=SimpleNamespace(positions={0: 50}))
+    bar(worker)
+    assert (shown["rows"], shown["completed"], shown["total"]) == (50, 50, 100)
+    progress.rows = 100
+    bar(worker)
+    assert shown["rows"] == 50, "no time has passed since the last"
+    bar.end(worker)
+    assert shown["rows"] == 100
+
+
+@pytest.mark.parametrize("every_s", [0.5, 3600.0])
+def test_without_a_terminal_there_are_lines_and_no_bar_and_the_last_has_all(
+    live: Site, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, every_s: float
+) -> None:
+    monkeypatch.setattr(progress_module, "LINE_EVERY_S", every_s)
+    live.write(log={"format": "json"})
+    assert live.run("run", "--until-end", "--json") == 0
+    told = capsys.readouterr()
+    lines = [json.loads(line) for line in told.err.splitlines()]
+    told_of = [line for line in lines if line["event"] == "progress"]
+    assert told_of[-1]["rows"] == 100
+    assert all({"rows", "rows_per_s", "bad", "checkpoints"} <= line.keys() for line in told_of)
+    assert json.loads(told.out)["total"]["rows"] == 100

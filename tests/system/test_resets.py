@@ -1,0 +1,77 @@
+"""Connections to the broker that are reset for seconds: transactional workers go on, and every row is counted once."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.kafka import QUICK_FLAGS, LocalBroker, broker_properties, free_ports, write_properties
+from tests.support.kafka_fixtures import or_without
+from tests.support.kafka_home import kafka_home
+from tests.support.proxy import ResettingProxy
+from tests.system.conftest import MakeRun
+from tests.system.runs import Rows, assert_counts, wait_until
+from tests.system.shown import output_topic
+
+pytestmark = pytest.mark.real_kafka
+
+DEFAULTS = {"reconnect.backoff.max.ms": 10_000, "fetch.wait.max.ms": 500, "topic.metadata.refresh.interval.ms": 300_000}
+"""librdkafka's own: with quicker reconnects a transaction seldom meets a coordinator that is not connected."""
+
+
+@pytest.fixture
+def proxied() -> Iterator[tuple[LocalBroker, ResettingProxy]]:
+    """A broker that clients reach through the proxy only; it talks to itself directly."""
+    home = or_without(kafka_home)
+    inner, inside, controller = free_ports(3)
+    folder = Path(tempfile.mkdtemp(prefix="sfd-kafka-"))
+    settings = broker_properties(port=inner, controller_port=controller, logs=folder / "logs")
+    own = f"INSIDE://127.0.0.1:{inside}"
+    with ResettingProxy(inner) as proxy:
+        settings["listeners"] = f"PLAINTEXT://127.0.0.1:{inner},{own},CONTROLLER://127.0.0.1:{controller}"
+        settings["advertised.listeners"] = f"PLAINTEXT://127.0.0.1:{proxy.port},{own}"
+        settings["listener.security.protocol.map"] = "PLAINTEXT:PLAINTEXT,INSIDE:PLAINTEXT,CONTROLLER:PLAINTEXT"
+        settings["inter.broker.listener.name"] = "INSIDE"
+        write_properties(folder / "server.properties", settings)
+        home.copy_formatted(folder / "logs")
+        with LocalBroker(home, folder, proxy.port, QUICK_FLAGS) as broker:
+            broker.restart()
+            yield broker, proxy
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("protocol", ["cooperative", "kip-848"])
+def test_transactional_workers_go_on_after_their_connections_were_reset_for_5_s(
+    proxied: tuple[LocalBroker, ResettingProxy], make_run: MakeRun, protocol: str
+) -> None:
+    broker, proxy = proxied
+    rounds, topic, rows = 3, broker.create_topic(partitions=4), Rows.random(12_000, partitions=4)
+    messages = [rows.messages(partition) for partition in range(4)]
+    share = len(messages[0]) // (rounds + 1)
+    snapshot = {"topic": output_topic(), "delivery": "transactional", "every_s": 0.1}
+    run = make_run(broker, topic, protocol=protocol, changes={"snapshot": snapshot, "kafka": DEFAULTS})
+    workers = [run.start(), run.start()]
+
+    def produce(turn: int) -> int:
+        to = len(messages[0]) if turn == rounds else (turn + 1) * share
+        for partition in range(4):
+            broker.produce(topic, messages[partition][turn * share : to], partition=partition)
+        return to
+
+    for turn in range(rounds + 1):
+        to = produce(turn)
+        wait_until(
+            lambda to=to: all(run.durable_offset(p) == to for p in range(4)), f"all rows of turn {turn}", deadline_s=120
+        )
+        if turn < rounds:
+            proxy.break_connections()
+            time.sleep(5)
+            proxy.mend()
+    assert proxy.resets > 0
+    assert all(worker.alive for worker in workers), [worker.log() for worker in workers]
+    for partition, matrix in enumerate(rows.matrices):
+        assert_counts(run.state(partition), matrix)

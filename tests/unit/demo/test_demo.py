@@ -1,0 +1,143 @@
+"""The demo keeps its word: claims are checked, a false one is said, and nothing is left behind however it ends."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from sfd_stream.cli import main
+from sfd_stream.cli.commands.demo import _bucket, _one_signal
+from sfd_stream.demo import checks
+from sfd_stream.demo.script import Story
+from sfd_stream.errors import SettingsError
+from sfd_stream.storage.open import open_store
+from sfd_stream.tools.row_messages import bag_messages
+from sfd_stream.wire.columns import HashedColumns
+from sfd_stream.wire.rows.decode import decode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.support.kafka import Broker
+    from tests.support.seaweed import SeaweedServer
+    from tests.unit.demo.conftest import Playing
+
+CHAPTERS = ("Rows", "Stream", "Workers", "Accident", "Count", "Error", "Topics", "Picture")
+
+
+def small_truth(rows: int) -> checks.Truth:
+    """A text of a few words, quicker to have than the library's."""
+    messages = list(bag_messages({f"word{i % 7}": 1, f"word{i % 11}x": 1, f"word{i}y": 1} for i in range(rows)))
+    columns = HashedColumns(checks.COLUMNS, checks.HASH_SEED)
+    return checks.Truth(decode([message.value for message in messages], columns).block, messages)
+
+
+def chapters(text: str) -> list[str]:
+    return re.findall(r"^\d+  (.+)$", text, re.MULTILINE)
+
+
+@pytest.mark.real_s3
+@pytest.mark.xdist_group("s3")
+@pytest.mark.slow
+def test_on_a_kafka_and_a_bucket_of_ones_own_it_stays_until_told_and_takes_everything_away_again(
+    play: Callable[..., Playing], kafka: Broker, s3_server: SeaweedServer
+) -> None:
+    url, options = s3_server.new_url(), s3_server.options()
+    environ = {f"SFD_CHECKPOINT__OPTIONS__{name.upper()}": text for name, text in options.items()}
+    playing = play("--broker", kafka.bootstrap, "--s3", url.removeprefix("s3://"), "--stay", **environ)
+    playing.await_("rows a second until Ctrl-C")
+    text = playing.text
+    assert chapters(text) == [*CHAPTERS, "It goes on"]
+    assert text.count("in the sketch\n") == 4
+    topics, store = kafka.admin.list_topics(timeout=10).topics, open_store(url, options)
+    assert len([name for name in topics if name.startswith("sfd-demo-")]) == 2
+    assert store.list("")
+
+    assert playing.interrupt() == 0
+    assert "everything but the picture is gone again" in playing.text
+    assert "could not remove" not in playing.text
+    assert playing.left_behind() == []
+    assert [name for name in kafka.admin.list_topics(timeout=10).topics if name.startswith("sfd-demo-")] == []
+    groups = kafka.admin.list_consumer_groups(request_timeout=10).result().valid
+    assert [group.group_id for group in groups if group.group_id.startswith("sfd-demo-")] == []
+    assert store.list("") == []
+
+
+@pytest.mark.slow
+def test_interrupted_in_the_middle_it_leaves_nothing_behind(play: Callable[..., Playing]) -> None:
+    playing = play()
+    playing.await_("Rows flow")
+    assert len(playing.left_behind()) > 3, "its folder, the broker, two workers, itself"
+    assert playing.interrupt() == 130
+    assert playing.text.endswith("interrupted\n")
+    assert playing.left_behind() == []
+
+
+@pytest.mark.slow
+def test_a_claim_that_fails_is_said_with_exit_1_and_nothing_is_left_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    few = small_truth(200)
+    twice = replace(few, messages=[*few.messages, few.messages[0]])  # one row more goes in than is claimed
+    monkeypatch.setattr("sfd_stream.demo.checks.truth", lambda: twice)
+    monkeypatch.setattr(Story, "accident", lambda story: story.feed.send(twice.messages, 1000.0))  # none today
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    assert main(["demo", "--picture", str(tmp_path / "picture.svg")]) == 1
+    out, err = capsys.readouterr()
+    assert chapters(out) == ["Rows", "Stream", "Workers", "Count"]
+    assert err.startswith("error: the sketch does not count what was fed in: ")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_broker_that_is_not_there_is_said(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sfd_stream.demo.checks.truth", lambda: small_truth(1))
+    monkeypatch.setattr("sfd_stream.kafka.topics._TIMEOUT_S", 0.3)
+    assert main(["demo", "--broker", "127.0.0.1:1"]) == 5
+    assert "did not answer within 0.3 s" in capsys.readouterr().err
+
+
+def test_a_bucket_and_a_place_for_the_picture_that_are_not_there_are_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["demo", "--picture", str(tmp_path / "no" / "folder.svg")]) == 2
+    assert "can't be written" in capsys.readouterr().err
+    monkeypatch.setattr("sfd_stream.demo.checks.truth", lambda: small_truth(1))
+    for name, text in {"ENDPOINT": "http://127.0.0.1:1", "ALLOW_HTTP": "true", "MAX_RETRIES": "0"}.items():
+        monkeypatch.setenv(f"SFD_CHECKPOINT__OPTIONS__{name}", text)
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "x")
+    assert main(["demo", "--s3", "bucket"]) == 5
+    assert "error: can't list anything in s3://bucket/" in capsys.readouterr().err
+
+
+def test_the_second_signal_does_not_end_the_cleaning_up() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+
+    def end_and_clean_up() -> None:
+        with _one_signal(), contextlib.ExitStack() as cleaning_up:
+            cleaning_up.callback(os.kill, os.getpid(), signal.SIGINT)
+            cleaning_up.callback(os.kill, os.getpid(), signal.SIGTERM)
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    with pytest.raises(SystemExit) as ended:
+        end_and_clean_up()
+    assert ended.value.code == 143
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_a_bucket_is_written_as_a_name_or_as_a_url() -> None:
+    assert _bucket("b") == "s3://b"
+    assert _bucket("b/folder/") == "s3://b/folder"
+    assert _bucket("gs://b") == "gs://b"
+    with pytest.raises(SettingsError, match="takes a bucket"):
+        _bucket("s3://")

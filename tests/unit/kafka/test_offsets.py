@@ -1,0 +1,130 @@
+"""Offsets that the client reports: a negative one is no answer, however it comes."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import Future
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from confluent_kafka import OFFSET_INVALID, TopicPartition
+
+from sfd_stream.kafka import admin as cluster_module
+from sfd_stream.kafka import ends as ends_module
+from sfd_stream.kafka import topic_reader as tail_module
+from sfd_stream.kafka.admin import Cluster
+from sfd_stream.kafka.ends import Ends
+from sfd_stream.kafka.errors import Hooks
+from sfd_stream.kafka.outage import ask
+from sfd_stream.kafka.topic_reader import Tail
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.support.kafka_fixtures import PrivateBrokers
+
+PROPERTIES = {"bootstrap.servers": "b:1"}
+LOG = {0: 7, 1: 9}
+"""Both ends of each partition's log, so that low and high need not be told apart."""
+
+
+class LyingAdmin:
+    """As librdkafka 2.16 when a request times out: offset -1001 without an error, in the first answers."""
+
+    def __init__(self, lies: list[set[int]]) -> None:
+        self.lies = lies
+        self.answers = 0
+
+    def list_offsets(self, asked: dict[TopicPartition, Any], **_: Any) -> dict[TopicPartition, Future[Any]]:
+        wrong = self.lies.pop(0) if self.lies else set()
+        self.answers += 1
+        return {tp: self._answer(OFFSET_INVALID if tp.partition in wrong else LOG[tp.partition]) for tp in asked}
+
+    def _answer(self, offset: int) -> Future[Any]:
+        future: Future[Any] = Future()
+        future.set_result(SimpleNamespace(offset=offset))
+        return future
+
+    def ask(self, question: Any, timeout_s: float) -> Any:
+        return ask(question, timeout_s, PROPERTIES)
+
+    def list_topics(self, topic: str, timeout: float) -> Any:  # noqa: ARG002 - it answers at once
+        found = SimpleNamespace(error=None, partitions=dict.fromkeys(LOG))
+        return SimpleNamespace(cluster_id="c", topics={topic: found})
+
+
+@pytest.fixture
+def lying(monkeypatch: pytest.MonkeyPatch) -> Any:
+    def make(*lies: set[int]) -> LyingAdmin:
+        admin = LyingAdmin(list(lies))
+        for module in (cluster_module, ends_module):
+            monkeypatch.setattr(module, "Admin", lambda *_: admin)
+        return admin
+
+    return make
+
+
+@pytest.mark.parametrize("lie", [{0}, {1}, {0, 1}])
+def test_a_cluster_asks_again_instead_of_returning_a_negative_offset(lying: Any, lie: set[int]) -> None:
+    for question in ("end_offsets", "first_offsets"):
+        admin = lying(lie, lie)
+        found = getattr(Cluster(PROPERTIES, "t", Hooks()), question)([0, 1], 5)
+        assert (found, admin.answers) == (LOG, 3)
+    lying(lie)
+    assert Cluster(PROPERTIES, "t", Hooks()).watermarks(max(lie), 5) == (LOG[max(lie)], LOG[max(lie)])
+
+
+def test_a_cluster_without_an_answer_in_time_says_so(lying: Any) -> None:
+    lying(*[{0}] * 1000)
+    with pytest.raises(TimeoutError, match="did not answer within"):
+        Cluster(PROPERTIES, "t", Hooks()).end_offsets([0], 0.2)
+
+
+def test_a_lag_is_not_computed_from_a_negative_offset(lying: Any) -> None:
+    lying({0, 1})
+    ends = Ends(PROPERTIES)
+    assert ends.of([("t", 0), ("t", 1)], 5) == {}
+    assert ends.of([("t", 0), ("t", 1)], 5) == {("t", 0): 7, ("t", 1): 9}
+
+
+def test_a_topic_whose_ends_are_unknown_is_not_taken_for_empty(lying: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reader that believed it would report that there are no snapshots."""
+    admin = lying({0, 1}, set(), {0, 1})
+    nothing = SimpleNamespace(incremental_assign=lambda _: None, position=lambda _: [SimpleNamespace(offset=-1001)])
+    monkeypatch.setattr(tail_module, "Consumer", lambda _: nothing)
+    tail = Tail(PROPERTIES, "t")
+    tail.rewind = lambda: pytest.fail("a negative end is no sign that the topic was recreated")  # type: ignore[method-assign]
+    assert list(tail.catch_up(5)) == []
+    assert admin.answers == 5, "a low that is refused; a low, and a high that is refused; both"
+
+
+@pytest.fixture
+def stalls(private_broker: PrivateBrokers) -> Iterator[Any]:
+    """Stops the broker for `seconds`, then lets it go on."""
+    broker, timers = private_broker(), []
+
+    def stall(seconds: float) -> None:
+        broker.pause()
+        timers.append(threading.Timer(seconds, broker.resume))
+        timers[-1].start()
+
+    yield broker, stall
+    for timer in timers:
+        timer.join()
+
+
+def test_a_broker_that_stalls_gives_no_negative_offset(stalls: Any) -> None:
+    broker, stall = stalls
+    topic = broker.create_topic(partitions=2)
+    for partition in range(2):
+        broker.produce(topic, [b"x"] * 10, partition=partition)
+    properties = {"bootstrap.servers": broker.bootstrap}
+    cluster, ends = Cluster(properties, topic, Hooks()), Ends(properties)
+    assert cluster.end_offsets([0, 1], 20) == {0: 10, 1: 10}
+    for _ in range(3):
+        stall(1.0)
+        with pytest.raises(TimeoutError):
+            cluster.end_offsets([0, 1], 0.4)
+        assert ends.of([(topic, 0)], 0.2) == {}
+        assert cluster.watermarks(0, 20) == (0, 10)

@@ -1,0 +1,150 @@
+"""Metrics are declared once, exported as declared, and the table in docs/ is made of the declarations."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from sfd_stream.cli import main
+from sfd_stream.errors import StoreRefusedError, StoreUnavailableError
+from sfd_stream.observe.facts import JobKind, ReleasedError
+from sfd_stream.observe.metrics import WORKER_LABELS, declared, markdown
+from sfd_stream.observe.registry import READ_OFF, exposition
+from sfd_stream.wire.rows.decode import Reason
+from tests.support.tools import need
+from tests.support.watched import Stage
+
+REPOSITORY = Path(__file__).parents[3]
+STATISTICS = (
+    '{"type": "consumer", "brokers": {"a": {"nodeid": 1, "rtt": {"avg": 2000}, "txerrs": 3}, "b": {"nodeid": -1}},'
+    ' "topics": {"rows": {"partitions": {"0": {"fetchq_cnt": 7}}}}}'
+)
+
+
+def busy() -> Stage:
+    """A stage on which everything has happened once."""
+    stage = Stage(partitions=2)
+    stage.watch.statistics(STATISTICS)
+    for _ in range(3):
+        stage.tick()
+        for partition in (0, 1):
+            stage.feed(partition, 400)
+        stage.tick(40.0)
+    stage.watch.dead_letter(0, 7, "malformed", "not msgpack", b"\xff")
+    stage.watch.job_failed("checkpoint", StoreUnavailableError("away"))
+    stage.checkpoint(0)
+    stage.watch.snapshot_published(0, 0.25, 12_345)
+    stage.watch.snapshot_published(1, 0.25, 12_345)
+    stage.watch.rebalanced("revoke", [5])
+    stage.watch.fenced(6, "retention")
+    stage.tick()
+    return stage
+
+
+def scraped(stage: Stage) -> str:
+    return exposition(stage.watch.meter, stage.watch.status, stage.watch.idle_s).decode()
+
+
+def samples(stage: Stage) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+    own = set(WORKER_LABELS)
+    return {
+        (sample.name, tuple(sorted((k, v) for k, v in sample.labels.items() if k not in own))): sample.value
+        for family in text_string_to_metric_families(scraped(stage))
+        for sample in family.samples
+    }
+
+
+def test_every_declared_metric_is_exported_with_its_labels_and_nothing_else_is() -> None:
+    found = {(name, tuple(k for k, _ in labels if k != "le")) for name, labels in samples(busy())}
+    wanted = {(name, tuple(sorted(metric.labels))) for metric in declared() for name in metric.series}
+    assert found == wanted
+
+
+def test_names_follow_the_conventions() -> None:
+    for metric in declared():
+        assert re.fullmatch(r"sfd_[a-z_]+", metric.name), metric.name
+        assert (metric.kind == "counter") == metric.name.endswith("_total"), metric.name
+        assert (metric.kind == "histogram") == bool(metric.buckets), metric.name
+        assert metric.help.endswith("."), metric.name
+        if metric.unit in ("seconds", "bytes", "ratio", "messages"):
+            bare = metric.name.removesuffix("_total")
+            assert bare.endswith(metric.unit) or metric.kind == "counter", metric.name
+        if metric.kind == "gauge":
+            assert metric in READ_OFF, metric.name
+
+
+def test_every_series_says_which_worker_group_and_topic() -> None:
+    for family in text_string_to_metric_families(scraped(busy())):
+        for sample in family.samples:
+            assert {k: sample.labels[k] for k in WORKER_LABELS} == {"worker": "0", "group": "group", "topic": "rows"}
+
+
+def test_values_are_those_that_were_told() -> None:
+    stage = busy()
+    found = samples(stage)
+    assert found["sfd_rows_total", (("partition", "0"),)] == 1200
+    assert found["sfd_applied_offset", (("partition", "1"),)] == 1200
+    assert found["sfd_dead_letters_total", (("reason", "malformed"),)] == 1
+    assert found["sfd_dead_letters_total", (("reason", "not_finite"),)] == 0
+    assert found["sfd_checkpoint_failures_total", (("kind", "unavailable"),)] == 1
+    assert found["sfd_checkpoint_bytes_total", (("partition", "0"),)] == 1000, (
+        "what was there before is not written again"
+    )
+    assert found["sfd_fences_total", ()] == 1
+    assert found["sfd_kafka_rtt_seconds", (("broker", "1"),)] == 0.002
+    assert found["sfd_kafka_fetch_queue_messages", ()] == 7
+    assert found["sfd_shrink_seconds_count", ()] == sum(state.builder.shrinks for state in stage.states.values()) > 0
+    assert found["sfd_delta_promised_ratio", ()] == 0.341667
+
+
+def test_every_reason_of_the_decoder_is_a_series_from_the_start() -> None:
+    found = {dict(labels)["reason"] for name, labels in samples(Stage()) if name == "sfd_dead_letters_total"}
+    assert found == {str(reason) for reason in Reason}
+
+
+def test_two_workers_in_one_process_do_not_collide() -> None:
+    one, other = Stage(worker="1"), Stage(worker="2")
+    one.feed(0, 10)
+    one.watch.fenced(0, "checkpoint")
+    assert samples(one)["sfd_rows_total", (("partition", "0"),)] == 10
+    assert ("sfd_rows_total", (("partition", "0"),)) not in samples(other)
+    assert samples(other)["sfd_fences_total", ()] == 0
+
+
+@pytest.mark.parametrize(
+    ("job", "name"),
+    [("claim", "restore"), ("checkpoint", "checkpoint"), ("publication", "snapshot"), ("retention", "retention")],
+)
+def test_a_failure_counts_as_its_job_s_and_by_its_kind_and_nowhere_else(job: JobKind, name: str) -> None:
+    stage = Stage()
+    stage.watch.job_failed(job, StoreUnavailableError("away"))
+    stage.watch.job_failed(job, StoreRefusedError("no right"))
+    stage.watch.fenced(0, job)
+    stage.watch.job_failed(job, ReleasedError())
+    counted = {where: value for where, value in samples(stage).items() if "_failures_" in where[0] and value}
+    kinds = ("unavailable", "refused", "fenced", "abandoned")
+    assert counted == {(f"sfd_{name}_failures_total", (("kind", kind),)): 1 for kind in kinds}
+
+
+def test_the_table_in_the_docs_is_made_of_the_declarations() -> None:
+    written = (REPOSITORY / "docs" / "metrics.md").read_text()
+    assert written == markdown(), 'docs/metrics.md is stale: run "sfd-stream metrics > docs/metrics.md"'
+
+
+def test_json_tells_the_same_declarations(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["metrics", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["metrics"]
+    assert [metric["name"] for metric in found] == [metric.name for metric in (*declared(), *declared("merge"))]
+    assert {"name", "kind", "unit", "labels", "help", "by"} <= set(found[0])
+
+
+def test_promtool_finds_nothing_to_say() -> None:
+    done = subprocess.run(
+        [need("promtool"), "check", "metrics"], input=scraped(busy()), check=False, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")

@@ -1,0 +1,508 @@
+"""What the status says, against what happened; time is the test's."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from sfd_stream import FrequentDirections
+from sfd_stream.cli.watching import watch_of
+from sfd_stream.config import load
+from sfd_stream.observe.facts import Around, preview
+from sfd_stream.observe.history import SILENT_AFTER_S, STUCK_AFTER_S
+from sfd_stream.observe.registry import exposition
+from sfd_stream.observe.spectra import (
+    COLUMNS,
+    DIRECTIONS,
+    DRIFT_K,
+    NAME_CHARS,
+    VALUES_MAX,
+    Looker,
+    Shot,
+    Whole,
+    drift,
+    spectrum_of,
+)
+from sfd_stream.observe.status import as_json
+from sfd_stream.observe.worker_status import MOMENTS, NEWEST_LETTERS
+from sfd_stream.processes.spectrum import decode as decode_whole
+from sfd_stream.processes.spectrum import encode as encode_whole
+from sfd_stream.sketch.builder import Parameters
+from sfd_stream.sketch.sketch import Sketch
+from sfd_stream.state.partition import PartitionState, Shape
+from sfd_stream.wire.rows.decode import FixedColumns, HashedColumns, decode, encode_row
+from tests.support.watched import AtOnce, Clock, Stage
+
+
+def test_the_age_is_that_of_the_oldest_row_not_durable_even_while_its_checkpoint_is_under_way() -> None:
+    stage = Stage()
+    stage.feed(0, 5)
+    stage.tick(10.0)
+    assert stage.watch.status.partitions[0].checkpoint_age_s == 10.0
+    stage.watch.checkpoint_begun(0, stage.dirty[0])
+    stage.dirty[0] = None
+    stage.tick(3.0)
+    stage.feed(0, 5)
+    stage.tick(2.0)
+    assert stage.watch.status.partitions[0].checkpoint_age_s == 15.0
+    stage.watch.durable(0, stage.manifests[0])
+    stage.tick(1.0)
+    assert stage.watch.status.partitions[0].checkpoint_age_s == 3.0
+
+
+def test_an_idle_topic_is_not_old() -> None:
+    stage = Stage()
+    stage.feed(0, 5)
+    stage.checkpoint(0)
+    stage.tick(3600.0)
+    assert stage.watch.status.partitions[0].checkpoint_age_s == 0.0
+
+
+def test_a_partition_is_stuck_when_its_offset_is_flat_while_its_lag_grows_and_only_then() -> None:
+    stage = Stage(partitions=3)
+    stage.tick()
+    for _ in range(int(STUCK_AFTER_S)):
+        stage.ends[0] += 10  # grows, and stands still
+        stage.ends[1] += 10  # grows, and moves
+        stage.feed(1, 1)
+        stage.tick()
+    stuck = [part.stuck_s for part in stage.watch.status.partitions]
+    assert stuck[0] >= STUCK_AFTER_S
+    assert stuck[1:] == [0.0, 0.0]
+    assert stage.watch.status.doing.startswith("stuck: partition 0 ")
+    stage.feed(0, 1)
+    stage.tick()
+    assert stage.watch.status.partitions[0].stuck_s == 0.0
+
+
+def test_a_partition_that_has_records_and_delivers_none_for_a_minute_is_stuck_also_when_its_lag_does_not_grow() -> None:
+    stage = Stage(partitions=4)
+    stage.ends = {0: 10, 1: 10, 2: 10, 3: 0}  # 0 is silent, 1 delivers, 2 is paused by us, 3 has no records
+    stage.tick()
+    for second in range(1, int(SILENT_AFTER_S) + 2):
+        if second % 50 == 0:
+            stage.feed(1, 1)
+        stage.clock.now += 1
+        seen = [part._replace(paused=part.partition == 2) for part in stage.seen()]
+        stage.watch.look_around(seen, stage.around, stage.shoot)
+        stuck = [part.stuck_s for part in stage.watch.status.partitions]
+        assert stuck[1:] == [0.0, 0.0, 0.0]
+        assert (stuck[0] > 0) == (second >= SILENT_AFTER_S)
+    assert stage.watch.status.doing.startswith("stuck: partition 0 ")
+    exported = exposition(stage.watch.meter, stage.watch.status, 0).decode().splitlines()
+    values = [line.rsplit(" ", 1)[1] for line in exported if line.startswith("sfd_partition_stuck_seconds{")]
+    assert [float(value) for value in values] == [SILENT_AFTER_S + 1, 0.0, 0.0, 0.0]
+    stage.feed(0, 1)
+    stage.tick()
+    assert stage.watch.status.partitions[0].stuck_s == 0.0
+
+
+def test_a_partition_is_not_called_stuck_because_its_broker_is_unavailable() -> None:
+    stage = Stage(partitions=1)
+    stage.ends[0] = 10
+    stage.around = stage.around._replace(broker_away_s=1.0)
+    for _ in range(int(SILENT_AFTER_S) + 5):
+        stage.tick()
+    stage.around = stage.around._replace(broker_away_s=None)
+    for _ in range(int(SILENT_AFTER_S) - 5):
+        stage.tick()
+        assert stage.watch.status.partitions[0].stuck_s == 0.0
+    for _ in range(10):
+        stage.tick()
+    assert stage.watch.status.partitions[0].stuck_s >= SILENT_AFTER_S
+
+
+@pytest.mark.parametrize("state", ["waiting", "claiming"])
+def test_a_partition_that_is_not_read_yet_has_a_lag_and_is_stuck_when_it_grows(state: str) -> None:
+    stage = Stage(partitions=1)
+    for second in range(int(STUCK_AFTER_S) + 2):
+        stage.clock.now += 1
+        unread = stage.seen()[0]._replace(state=state, facts=None, position=None, manifest=None, begins_at=70)
+        stage.watch.look_around([unread._replace(end=100 + second)], stage.around, stage.shoot)
+    part = stage.watch.status.partitions[0]
+    assert (part.applied, part.lag) == (70, 30 + STUCK_AFTER_S + 1)
+    assert part.stuck_s >= STUCK_AFTER_S
+
+
+def test_lag_is_end_minus_applied_and_control_records_leave_none() -> None:
+    stage = Stage(partitions=1)
+    stage.feed(0, 10)
+    stage.ends[0] = 12
+    seen = stage.seen()[0]
+    stage.clock.now += 1
+    stage.watch.look_around([seen._replace(position=12)], stage.around, stage.shoot)
+    assert stage.watch.status.partitions[0].lag == 0
+    stage.watch.look_around([seen._replace(position=12)], stage.around._replace(sketch_idle=False), stage.shoot)
+    assert stage.watch.status.partitions[0].lag == 2
+
+
+@pytest.mark.parametrize(
+    ("around", "modes", "ready", "doing"),
+    [
+        (Around(False, False, True, None, 0), [], False, "joining the group"),
+        (Around(True, False, True, None, 0), [], True, "ready: no partition assigned"),
+        (Around(True, False, True, None, 0), ["reading", "claiming"], False, "restoring partition 1"),
+        (Around(True, False, True, None, 0), ["reading", "reading"], True, "idle: up to date"),
+        (Around(True, False, True, None, 0), ["reading", "waiting"], False,
+         "no room in memory for partition 1: unread until there is"),
+        (Around(True, False, True, 12.0, 0), ["reading"], True, "waiting for the broker: no answer for 12 s"),
+        (Around(True, False, True, None, 0, 29.0), [], True, "ready: no partition assigned"),
+        (Around(True, False, True, None, 0, 75.0), [], True, "stuck: outside the consumer group for 75 s"),
+        (Around(True, False, True, None, 0), ["paused", "reading"], True,
+         "waiting for the checkpoint store: partition 0 paused"),
+        (Around(True, True, True, None, 0), ["reading", "reading"], True, "stopping: last checkpoints"),
+    ],
+)  # fmt: skip
+def test_ready_means_all_that_is_assigned_is_restored(
+    around: Around, modes: list[str], ready: bool, doing: str
+) -> None:
+    stage = Stage(partitions=len(modes))
+    stage.modes = dict(enumerate(modes))
+    stage.around = around
+    stage.tick()
+    assert (stage.watch.status.ready, stage.watch.status.doing) == (ready, doing)
+
+
+def test_the_loop_is_idle_since_it_last_turned() -> None:
+    stage = Stage()
+    stage.tick()
+    stage.clock.now += 75
+    assert stage.watch.idle_s == 75
+    stage.watch.alive()
+    assert stage.watch.idle_s == 0
+
+
+def test_pace_is_of_the_last_seconds() -> None:
+    stage = Stage()
+    for _ in range(30):
+        stage.feed(0, 20)
+        stage.tick()
+    assert stage.watch.status.rows_per_s == pytest.approx(20, rel=0.01)
+    for _ in range(15):
+        stage.tick()
+    assert stage.watch.status.rows_per_s == 0
+
+
+def test_replay_ends_where_the_log_ended_when_the_state_was_restored() -> None:
+    stage = Stage(partitions=1)
+    stage.ends[0] = 100
+    stage.tick()
+    stage.feed(0, 60)
+    stage.tick()
+    assert stage.watch.meter.registry.get_sample_value("sfd_replay_seconds_count") == 0
+    stage.ends[0] = 500
+    stage.feed(0, 60)
+    stage.tick()
+    value = stage.watch.meter.registry.get_sample_value
+    assert (value("sfd_replay_seconds_count"), value("sfd_replayed_rows_total")) == (1, 120)
+    stage.feed(0, 60)
+    stage.tick()
+    assert value("sfd_replayed_rows_total") == 120
+
+
+def test_replay_passes_control_records_at_the_end_as_the_lag_does() -> None:
+    stage = Stage(partitions=1)
+    stage.ends[0] = 11  # ten rows and the mark of their transaction
+    stage.tick()
+    stage.feed(0, 10)
+    for position, ended in ((10, 0), (11, 1)):
+        stage.clock.now += 1
+        seen = stage.seen()[0]._replace(position=position)
+        stage.watch.look_around([seen], stage.around, stage.shoot)
+        value = stage.watch.meter.registry.get_sample_value
+        assert (value("sfd_replay_seconds_count"), value("sfd_replayed_rows_total")) == (ended, 10 * ended)
+
+
+def test_the_spectrum_holds_the_sketchs_own_numbers_and_names() -> None:
+    stage = Stage(partitions=2)
+    for partition in (0, 1):
+        stage.feed(partition, 300)
+    for _ in range(4):
+        stage.tick(5.0)
+    sketch = stage.states[0].sketch()
+    part = stage.watch.status.partitions[0]
+    assert part.spectrum is not None
+    assert part.spectrum.singular_values == pytest.approx(sketch.singular_values()[:VALUES_MAX], rel=1e-5)
+    assert part.delta_ratio == pytest.approx(sketch.delta / sketch.squared_frobenius, rel=1e-4)
+    assert part.failure_probability == pytest.approx(sketch.failure_probability, rel=1e-5)
+    strongest = part.spectrum.directions[0][0]
+    assert strongest.column == int(np.argmax(np.abs(sketch.components(1)[0])))
+    assert all(column.name == dict(enumerate(stage.words)).get(column.column) for column in part.spectrum.directions[0])
+    merged = stage.watch.status.merged
+    assert merged is not None
+    assert merged.rows == 600
+    assert merged.squared_frobenius == pytest.approx(
+        sum(s.sketch().squared_frobenius for s in stage.states.values()), rel=1e-5
+    )
+
+
+def test_what_is_merged_is_what_is_assigned_also_after_one_has_gone() -> None:
+    stage = Stage(partitions=3)
+    for partition in stage.states:
+        stage.feed(partition, 100 + partition)
+    for _ in range(4):
+        stage.tick(5.0)
+    assert stage.watch.status.merged is not None
+    assert stage.watch.status.merged.rows == 303
+    del stage.states[1]
+    stage.tick(5.0)
+    stage.tick(5.0)
+    assert stage.watch.status.merged.rows == 202
+
+
+def test_a_look_changes_nothing() -> None:
+    watched, alone = Stage(partitions=1), Stage(partitions=1)
+    for _ in range(6):
+        for stage in (watched, alone):
+            stage.feed(0, 100)
+        watched.tick(10.0)
+    assert watched.watch.status.partitions[0].spectrum is not None
+    assert watched.states[0].sketch() == alone.states[0].sketch()
+
+
+def test_drift_is_zero_for_the_same_space_and_one_for_an_orthogonal_one() -> None:
+    eye = np.eye(6)
+    turned = np.array([[np.cos(0.3), np.sin(0.3)], [-np.sin(0.3), np.cos(0.3)]]) @ eye[:2]
+    assert drift(eye[:2], turned) == pytest.approx(0)
+    assert drift(eye[:2], eye[2:4]) == 1
+    assert drift(eye[:2, :4], np.pad(eye[:2, :4], ((0, 0), (0, 3)))) == 0
+    assert drift(eye[:0], eye[:0]) == 0
+
+
+def test_drift_of_two_looks_an_interval_apart_is_shown_and_remembered() -> None:
+    stage = Stage(partitions=1)
+    for _ in range(20):
+        stage.feed(0, 30)
+        stage.tick(5.0)
+    shown = stage.watch.status.partitions[0].drift
+    assert shown is not None
+    assert 0 < shown < 1
+    assert any(moment.drift is not None for moment in stage.watch.status.history)
+
+
+def publishing(partitions: int) -> Stage:
+    """Where snapshots bring their sketches, and drift is from one to the next."""
+    stage = Stage(partitions=partitions)
+    stage.looker._drift_every_s = None
+    return stage
+
+
+def test_a_snapshot_s_sketch_is_shown_and_no_other_is_made_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = publishing(2)
+    shots = []
+    shoot = stage.shoot
+    monkeypatch.setattr(stage, "shoot", lambda partition: shots.append(partition) or shoot(partition))
+    for partition, state in stage.states.items():
+        stage.feed(partition, 200)
+        stage.looker.see(partition, state.sketch(), state.columns)
+    stage.tick(5.0)
+    stage.tick(5.0)
+    shown = [part.spectrum for part in stage.watch.status.partitions]
+    assert [spectrum.rows for spectrum in shown if spectrum is not None] == [200, 200]
+    assert stage.watch.status.merged is not None
+    assert stage.watch.status.merged.rows == 400
+    assert shots == []
+
+
+@pytest.mark.parametrize("too_large", [False, True])
+def test_drift_is_from_one_snapshot_to_the_next(monkeypatch: pytest.MonkeyPatch, *, too_large: bool) -> None:
+    if too_large:
+        monkeypatch.setattr("sfd_stream.observe.spectra.MERGE_BYTES_MAX", 1_000)
+    stage = publishing(1)
+    state = stage.states[0]
+    tops = []
+    for _ in range(3):
+        stage.feed(0, 200)
+        stage.looker.see(0, state.sketch(), state.columns)
+        stage.tick(5.0)
+        tops.append(state.sketch().components(DRIFT_K))
+        stage.feed(0, 50)
+        stage.tick(5.0)  # a look of its own, between snapshots, leaves drift alone
+    assert stage.watch.status.partitions[0].drift == pytest.approx(drift(tops[1], tops[2]))
+
+
+def test_a_snapshot_that_was_overtaken_by_a_look_is_not_shown() -> None:
+    stage = publishing(1)
+    stage.feed(0, 100)
+    old = stage.states[0].sketch()
+    stage.feed(0, 100)
+    stage.tick(5.0)
+    stage.looker.see(0, old, stage.states[0].columns)
+    stage.tick(5.0)
+    spectrum = stage.watch.status.partitions[0].spectrum
+    assert spectrum is not None
+    assert spectrum.rows == 200
+
+
+def test_sketches_that_wait_to_be_looked_at_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = publishing(3)
+    for partition in stage.states:
+        stage.feed(partition, 200)
+    sketch = stage.states[0].sketch()
+    monkeypatch.setattr("sfd_stream.observe.spectra.MERGE_BYTES_MAX", 2 * sketch.matrix.nbytes)
+    for partition in (0, 1, 2, 1):
+        stage.looker.see(partition, sketch, stage.states[partition].columns)
+    assert sorted(stage.looker._given) == [0, 1]
+
+
+def test_rows_that_no_snapshot_shows_grow_old_until_one_is_acknowledged() -> None:
+    stage = Stage(partitions=1)
+    stage.unseen[0] = stage.clock.now
+    stage.tick(10.0)
+    assert stage.watch.status.partitions[0].snapshot_age_s == 10
+    stage.watch.snapshot_begun(0, stage.unseen[0])
+    stage.unseen[0] = None
+    stage.tick(5.0)
+    assert stage.watch.status.partitions[0].snapshot_age_s == 15, "it is on its way"
+    stage.watch.snapshot_failed("unavailable")
+    stage.watch.snapshot_begun(0, stage.clock.now)
+    stage.tick(5.0)
+    assert stage.watch.status.partitions[0].snapshot_age_s == 20, "the next one has to show the same rows"
+    stage.watch.snapshot_published(0, 0.1, 1_000)
+    stage.tick(500.0)
+    assert stage.watch.status.partitions[0].snapshot_age_s == 0, "an idle topic is not old"
+
+
+def test_memory_and_the_answer_are_bounded_whatever_happens() -> None:
+    stage = Stage(partitions=1, words=("n" * 5_000,) * 256, ell=80)
+    for step in range(600):
+        if step % 100 == 0:
+            stage.feed(0, 200)
+        stage.watch.dead_letter(0, step, "malformed", "w" * 5_000, b"v" * 5_000)
+        stage.tick(60.0 if step < 500 else 1.0)
+    status = stage.watch.status
+    assert len(status.newest_dead_letters) == NEWEST_LETTERS
+    assert len(status.history) == MOMENTS
+    assert status.dead_letters == {"malformed": 600}
+    spectrum = status.partitions[0].spectrum
+    assert spectrum is not None
+    assert len(spectrum.singular_values) <= VALUES_MAX
+    assert len(spectrum.directions) <= DIRECTIONS
+    assert all(len(direction) <= COLUMNS for direction in spectrum.directions)
+    assert all(len(column.name or "") <= NAME_CHARS for direction in spectrum.directions for column in direction)
+    assert len(as_json([status], [0.0], 1)) < 100_000
+
+
+def test_the_status_is_json_that_says_what_the_value_says() -> None:
+    stage = Stage()
+    stage.feed(0, 50)
+    stage.watch.dead_letter(1, 9, "bad_index", 'column "<b>" outside', b"\x00<script>\xff")
+    stage.tick()
+    [worker] = json.loads(as_json([stage.watch.status], [1.25], 4096))["workers"]
+    assert worker["loop_idle_s"] == 1.25
+    assert worker["partitions"][0]["rows"] == 50
+    assert worker["newest_dead_letters"][0]["preview"] == "\\x00<script>\\xff"
+    assert worker["dead_letters"] == {"bad_index": 1}
+
+
+def test_a_preview_is_printable_and_short() -> None:
+    assert preview(b"\x1b[31mred\n") == "\\x1b[31mred\\x0a"
+    assert preview(b"a" * 100) == "a" * 48 + "…"
+
+
+BAGS = [
+    {"given": 3, "god": 2, "others": 1, "power": 2},
+    {"given": 1, "god": 1, "light": 4},
+    {"power": 2, "others": 3, "given": 2},
+    {"n" * 100: 2, "given": 1},  # its name is kept in part: of its sign nothing is known
+]
+
+
+def looked_at(seed: int) -> tuple[Looker, Sketch]:
+    """Hashed words, all of them counts, so that the data have no minus anywhere."""
+    columns = HashedColumns(4096, seed)
+    state = PartitionState(Shape(columns, Parameters(d=4096, ell=8)), 0)
+    batch = decode([encode_row(list(bag), list(bag.values()), packed=False) for bag in BAGS], columns)
+    state.apply(batch, len(BAGS), None, 0)
+    looker = Looker(AtOnce().submit, Clock(), Clock())
+    looker.consider({0: len(BAGS)}, lambda _: AtOnce().submit(Shot.of, state))
+    assert isinstance(state.columns, HashedColumns)
+    return looker, replace(state.sketch(), features=state.columns.known())
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_hashed_columns_are_shown_with_the_signs_of_the_data(seed: int) -> None:
+    looker, sketch = looked_at(seed)
+    directions = looker.spectra[0].directions
+    shown = [{c.name: c.weight for c in direction if abs(c.weight) > 1e-9} for direction in directions]
+    read = [{name: w for name, w in direction if abs(w) > 1e-9} for direction in sketch.top(len(shown), COLUMNS)]
+    for one, other in zip(shown, read, strict=True):
+        assert one == pytest.approx(other, rel=1e-3)
+    assert all(weight > 0 for name, weight in shown[0].items() if name and len(name) < 20)
+    assert isinstance(looker.whole, Whole)
+    beyond = decode_whole(encode_whole(looker.whole))  # as a supervisor has it
+    assert spectrum_of(beyond.sketch, beyond.names, 0.0).directions == directions
+
+
+def test_a_snapshot_that_is_withdrawn_while_a_look_at_it_begins_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The thread that makes snapshots takes the last one away before it gives the next."""
+    looker, sketch = looked_at(0)
+    looker._rest_until_s = 0.0
+    looker.see(0, sketch, HashedColumns(4096, 0))
+    monkeypatch.setattr(looker, "_seen_at", lambda partition: 0.0 if looker._given.pop(partition) else 1.0)
+    looker.consider({0: len(BAGS)}, lambda _: pytest.fail("nothing has changed"))
+
+
+def test_rows_that_wait_long_for_a_checkpoint_are_not_keeping_up() -> None:
+    """With checkpoint.every_s of 5 s a row that is 47 s old is late; at 30 s it is on its way."""
+    stage = Stage()
+    for every_s, late in ((5.0, True), (30.0, False)):
+        stage.watch.identity = replace(stage.watch.identity, checkpoint_every_s=every_s)
+        stage.dirty[0] = stage.clock.now - 46.0
+        stage.feed(0, 5)
+        stage.tick(1.0)
+        said = "checkpoints are late: a row has waited for 47 s, and checkpoint.every_s is 5 s"
+        assert (stage.watch.status.doing == said) is late
+
+
+def test_the_setting_for_late_checkpoints_reaches_the_status() -> None:
+    given = [
+        "kafka.bootstrap.servers=b:1",
+        "kafka.group.id=g",
+        "input.topic=t",
+        "sketch.d=50",
+        "checkpoint.url=memory://",
+    ]
+    settings = load(None, environ={}, overrides=[*given, "checkpoint.every_s=7"]).settings
+    assert watch_of(settings, "1", AtOnce().submit).identity.checkpoint_every_s == 7.0
+
+
+def test_drift_comes_in_degrees_with_the_sketchs_error_as_watch_has_it() -> None:
+    stage = Stage(partitions=1, ell=40)
+    before = None
+    for _ in range(3):
+        stage.feed(0, 400)
+        sketch = stage.states[0].sketch()
+        stage.looker.see(0, sketch, stage.states[0].columns)
+        stage.tick(60.0)
+        if before is not None:
+            wanted = sketch.drift(before, DRIFT_K)
+            (part,) = stage.watch.status.partitions
+            assert part.drift_degrees == pytest.approx(np.degrees(wanted.angles[0]), rel=1e-3)
+            assert part.drift_error_degrees == pytest.approx(np.degrees(wanted.error), rel=1e-3)
+            assert part.drift is not None
+            stage.tick(1.0)
+            moment = stage.watch.status.history[-1]
+            assert (moment.drift_degrees, moment.drift_error_degrees) == (part.drift_degrees, part.drift_error_degrees)
+        before = sketch
+
+
+@pytest.mark.parametrize("room", [2**26, 0])
+def test_the_angle_is_that_of_the_sketches_whether_or_not_there_is_room_to_keep_them(
+    room: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sfd_stream.observe.spectra.MERGE_BYTES_MAX", room)
+    rng, looker = np.random.default_rng(3), Looker(AtOnce().submit, Clock(), Clock())
+    strong = np.diag([9.0, 8.0, 7.0, 6.0, 5.0, *[0.2] * 25])
+    sketches = [FrequentDirections(12).partial_fit(rng.normal(size=(300, 30)) @ strong).sketch() for _ in range(2)]
+    for sketch in sketches:
+        looker.see(0, sketch, FixedColumns(30))
+        if room:
+            looker._rest_until_s = 0.0
+            looker.consider({0: sketch.rows}, lambda _: AtOnce().submit(lambda: None))
+    wanted = sketches[1].drift(sketches[0], DRIFT_K)
+    assert wanted.error < np.pi / 4
+    assert looker.angles[0] == pytest.approx(np.degrees([wanted.angles[0], wanted.error]), rel=1e-3)

@@ -1,0 +1,65 @@
+"""Every kind of store that this machine can really run, each test with an empty one of its own."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from sfd_stream.storage import Store, open_store
+from tests.support.seaweed import SeaweedServer
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+# In one worker of a parallel run, so that one server is enough, where pytest-xdist heeds groups: its 3.8 does
+# not under pytest 9.2, and then each worker starts a server of its own.
+S3 = [pytest.mark.real_s3, pytest.mark.xdist_group("s3")]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a store is: enough for another process to open the same one."""
+
+    url: str
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    def open(self) -> Store:
+        return open_store(self.url, self.options)
+
+    def impatient(self) -> Place:
+        """The same place with a short timeout, where there is one: see `racer`."""
+        return replace(self, options=dict(self.options) | {"timeout_s": "3"}) if self.options else self
+
+
+def _s3_place(request: pytest.FixtureRequest) -> Place:
+    server: SeaweedServer = request.getfixturevalue("s3_server")
+    return Place(server.new_url(), server.options())
+
+
+@pytest.fixture(params=["memory", "disk", pytest.param("s3", marks=S3)])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    if request.param == "s3":
+        return _s3_place(request)
+    if request.param == "disk":
+        return Place((tmp_path / "made later" / "store").as_uri())
+    return Place(f"memory://{uuid.uuid4()}")
+
+
+@pytest.fixture(params=["disk", pytest.param("s3", marks=S3)])
+def shared_place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    """A store that other processes can open too."""
+    return _s3_place(request) if request.param == "s3" else Place((tmp_path / "store").as_uri())
+
+
+@pytest.fixture
+def s3_place(request: pytest.FixtureRequest) -> Place:
+    return _s3_place(request)
+
+
+@pytest.fixture
+def store(place: Place) -> Store:
+    return place.open()

@@ -1,0 +1,77 @@
+"""What the status says of a worker while it runs, on a fake source: also of what it does not read yet."""
+
+from __future__ import annotations
+
+import pytest
+
+from sfd_stream.kafka.records import PartitionBatch
+from sfd_stream.observe.history import SILENT_AFTER_S
+from sfd_stream.observe.status import PartitionStatus
+from sfd_stream.worker.report import ENDS_EVERY_S
+from sfd_stream.worker.worker import Worker
+from tests.support.watched import Clock
+from tests.system.fakes import rows, worker_on
+from tests.unit.worker.test_worker import reading, turn_until
+
+
+def statuses(worker: Worker, clock: Clock) -> tuple[PartitionStatus, ...]:
+    """Twice, as what is asked in one is known in the next."""
+    for _ in range(2):
+        clock.now += ENDS_EVERY_S
+        worker._report.update(stopping=False)
+        asking = worker._report._asking._asking
+        if asking is not None:
+            asking.result(10)
+    return worker.watch.status.partitions
+
+
+@pytest.mark.parametrize(
+    ("start", "committed", "begins_at"), [("earliest", {}, 0), ("earliest", {1: 40}, 40), ("latest", {}, 300)]
+)
+def test_a_partition_without_room_shows_where_it_begins_and_how_far_it_is_behind(
+    start: str, committed: dict[int, int], begins_at: int
+) -> None:
+    clock, chosen = Clock(), {"memory_max_bytes": 5_000, "start": start, "until_end": False}
+    worker, source, _ = worker_on({0: rows(10), 1: rows(300)}, clock=clock, **chosen)
+    worker.watch.clock = clock
+    source.committed_offsets = committed
+    worker.open()
+    turn_until(worker, lambda: reading(worker, 0))
+    shown = statuses(worker, clock)[1]
+    assert (shown.state, shown.applied, shown.lag) == ("waiting", begins_at, 300 - begins_at)
+    source.logs[1] += rows(50)
+    assert statuses(worker, clock)[1].lag == 350 - begins_at
+    assert worker.watch.status.doing == "no room in memory for partition 1: unread until there is"
+
+
+def test_a_partition_that_falls_silent_is_logged_once_and_again_when_it_delivers() -> None:
+    clock = Clock()
+    worker, source, diary = worker_on({0: rows(10), 1: rows(10)}, clock=clock, until_end=False)
+    worker.watch.clock = clock
+    worker.open()
+    turn_until(worker, lambda: worker.progress.rows == 20)
+    poll, silent = source.poll, [True]
+
+    def deaf(max_records: int, timeout_s: float) -> list[PartitionBatch]:
+        kept = source.positions.pop(1) if silent[0] else None
+        found = poll(max_records, timeout_s)
+        if kept is not None:
+            source.positions[1] = kept
+        return found
+
+    source.poll = deaf  # type: ignore[method-assign]
+    source.logs[1] += rows(30)
+    for _ in range(30):
+        worker.turn()
+        statuses(worker, clock)
+    told = diary.of("partition delivers no records")
+    assert [(each["partition"], each["unread"]) for each in told] == [(1, 30)]
+    assert told[0]["seconds"] >= SILENT_AFTER_S
+    shown = worker.watch.status.partitions
+    assert [(part.silent_s > 0, part.stuck_s > 0) for part in shown] == [(False, False), (True, True)]
+    assert not diary.said("partition delivers records again")
+    silent[0] = False
+    turn_until(worker, lambda: worker.progress.rows == 50 and worker.sketch.idle)
+    statuses(worker, clock)
+    assert [each["partition"] for each in diary.of("partition delivers records again")] == [1]
+    assert worker.watch.status.partitions[1].stuck_s == 0.0
