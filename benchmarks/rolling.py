@@ -6,7 +6,7 @@ Three worker processes share a topic that is written at a steady rate. One by on
 reads, an old one gets SIGTERM (maxSurge 1, maxUnavailable 0, as in the chart). Each worker notes when a partition's
 offset moved. A pause is the time from the last move by one owner to the first by the next; what the load itself leaves
 between two moves is measured before the update and shown beside it. Rows replayed are the rows that all workers took
-less the rows in the checkpoints. --paste writes the table into docs/deploying.md.
+less the rows in the checkpoints. --paste writes the table into docs/guides/deploying.md.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ import numpy as np
 
 from benchmarks.tables import Table, paste
 
-PAGE = Path(__file__).parents[1] / "docs" / "deploying.md"
+PAGE = Path(__file__).parents[1] / "docs" / "guides" / "deploying.md"
 WORKERS, D, ELL, Z = 3, 1_000, 50, 100
 STEADY_S = 10.0
 LIMIT_S = 120.0
@@ -227,7 +227,7 @@ def main() -> None:
     parser.add_argument(
         "--heartbeat-ms", type=int, nargs="+", default=[3_000, 500], help="how soon members hear of a rebalance"
     )
-    parser.add_argument("--paste", action="store_true", help="write the table into docs/deploying.md")
+    parser.add_argument("--paste", action="store_true", help="write the table into docs/guides/deploying.md")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--child", nargs=2, type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args()

@@ -3,7 +3,7 @@
 //     echo '{"3": 1.0, "17": 2.5}' | node producer.mjs localhost:9092 rows
 //
 // A column is a number, or with `input.columns: hashed` a feature's name. Needs two packages: npm install, beside
-// package.json. What is sent is written down in docs/formats.md.
+// package.json. What is sent is written down in docs/reference/formats.md.
 
 import { createInterface } from "node:readline";
 import { encode } from "@msgpack/msgpack";

@@ -3,7 +3,7 @@
     echo '{"3": 1.0, "17": 2.5}' | python producer.py localhost:9092 rows
 
 A column is a number, or with `input.columns: hashed` a feature's name. Needs two packages, and sfd-stream is none of
-them: pip install confluent-kafka msgpack. What is sent is written down in docs/formats.md.
+them: pip install confluent-kafka msgpack. What is sent is written down in docs/reference/formats.md.
 """
 
 import json

@@ -142,7 +142,7 @@ def transactions(patient: Patient) -> Finding:
 
 
 def checks() -> Iterator[Check]:
-    described = "grant DESCRIBE, and READ or WRITE, as docs/deploying.md lists them"
+    described = "grant DESCRIBE, and READ or WRITE, as docs/guides/deploying.md lists them"
     yield Check("right to read", read, described, after=("topic",))
     yield Check("right to write", write, described, after=("broker",))
     yield Check("right to the group", group, "grant READ on the group to this user", after=("broker",))

@@ -1,4 +1,6 @@
-"""Every metric that is exported, declared once: name, kind, unit, help and labels. `docs/metrics.md` is made of this.
+"""Every metric that is exported, declared once: name, kind, unit, help and labels.
+
+`docs/reference/metrics.md` is made of this.
 
 Names follow Prometheus' conventions: `sfd_` first, the base unit last, `_total` for what only grows. Every series also
 carries the labels `worker`, `group` and `topic`. No label's set of values grows with time: partitions, the decoder's
@@ -301,7 +303,7 @@ def declared(by: Service = "worker") -> tuple[Metric, ...]:
 
 
 def markdown() -> str:
-    """`docs/metrics.md`."""
+    """`docs/reference/metrics.md`."""
     workers, merges = declared(), declared("merge")
     labels = ", ".join(f"`{label}`" for label in WORKER_LABELS)
     shared = ", ".join(f"`{metric.name}`" for metric in OF_ANY_PROCESS)

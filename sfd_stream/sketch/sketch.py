@@ -355,7 +355,7 @@ class Sketch:
     # In a file
 
     def save(self, file: str | os.PathLike[str]) -> None:
-        """Write the sketch to a file: the bytes of a snapshot, as docs/formats.md has them. `load` reads it.
+        """Write the sketch to a file: the bytes of a snapshot, as docs/reference/formats.md has them. `load` reads it.
 
         The file is replaced as a whole. Names of hashed columns are kept.
 

@@ -1,7 +1,8 @@
 """Records of named fields to named features, as `input.features` describes it. Plain Python, and the reference.
 
 The defaults are those of scikit-learn's DictVectorizer. The order of fields changes nothing: the fields of an object
-are taken in the order of their names. The work for a record is proportional to its size. `docs/formats.md` has the
+are taken in the order of their names. The work for a record is proportional to its size.
+`docs/reference/formats.md` has the
 rules.
 """
 

@@ -1,6 +1,6 @@
 """Bytes of ours that rest in a store. What decodes is bit for bit what was encoded; every damage is an error.
 
-A frame is 64 bytes of header, the same in every version, and a payload. `docs/formats.md` is the reference;
+A frame is 64 bytes of header, the same in every version, and a payload. `docs/reference/formats.md` is the reference;
 this module and that page must never differ. No pickle: nothing here can run what it reads.
 """
 

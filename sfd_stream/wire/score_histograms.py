@@ -1,4 +1,4 @@
-"""Histograms of scores as bytes: a frame of kind `scores` with two arrays for each score. See docs/formats.md."""
+"""Histograms of scores as bytes: a frame of kind `scores` two arrays for each score (docs/reference/formats.md)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Snapshots on the wire: a sketch with its id and all that a reader must know, as bytes that can be checked.
 
 A value is a sealed body: schema, version, checksum, and one msgpack map. Large snapshots rest in the checkpoint
-store and the topic has a reference to them. `docs/formats.md` is the specification, with a reader of twenty lines.
+store and the topic has a reference to them. `docs/reference/formats.md` is the specification, with a short reader.
 """
 
 from __future__ import annotations

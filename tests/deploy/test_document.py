@@ -1,4 +1,4 @@
-"""docs/deploying.md says what is so: its values render and load, its sizes are the worker's own."""
+"""docs/guides/deploying.md says what is so: its values render and load, its sizes are the worker's own."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sfd_stream.cli.build import shape_of
 from sfd_stream.config import load
 from tests.deploy.chart import ROOT, render
 
-PAGE = (ROOT / "docs" / "deploying.md").read_text()
+PAGE = (ROOT / "docs" / "guides" / "deploying.md").read_text()
 
 
 def block(marker: str) -> str:
@@ -57,7 +57,7 @@ def test_the_policies_are_whole_and_narrowed_to_the_prefix(store: str) -> None:
 
 def test_every_file_that_it_points_to_is_there() -> None:
     for target in re.findall(r"\]\(([^)#:]+)\)", PAGE):
-        assert (ROOT / "docs" / target).exists(), target
+        assert (ROOT / "docs" / "guides" / target).exists(), target
 
 
 def test_the_run_on_a_real_api_server_that_is_shown_was_a_good_one() -> None:

@@ -40,7 +40,7 @@ def test_the_first_part_is_what_the_program_needs() -> None:
 
 
 def test_the_page_of_what_is_in_the_image_has_these_packages() -> None:
-    page = (ROOT / "docs" / "image.md").read_text()
+    page = (ROOT / "docs" / "reference" / "image.md").read_text()
     shown = {
         (re.sub(r"[-_.]+", "-", name), version)
         for name, version in re.findall(r"^\| ([a-z0-9._-]+) \| ([^ |]+) \| .* \| [\d,]+ \|$", page, re.MULTILINE)

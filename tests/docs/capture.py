@@ -1,7 +1,7 @@
 """Terminal captures of the first ten minutes, pasted where a newcomer looks for them.
 
     python -m tests.docs.capture demo     README.md: `make demo`, here
-    python -m tests.docs.capture clone    docs/first-run.md: an empty folder, a clone, `make demo`, `make test`
+    python -m tests.docs.capture clone    docs/getting-started/first-run.md: a clone, `make demo`, `make test`
 
 What is cloned is what is committed. A quarter of an hour is needed for the second; a long output loses its middle,
 and says so.
@@ -77,7 +77,7 @@ def clone() -> None:
         ]
         inside = empty / "sfd-stream"
         seen += [terminal(f"time make {target}", inside) for target in ("demo", "test")]
-        paste(ROOT / "docs" / "first-run.md", "clone", "\n".join(seen))
+        paste(ROOT / "docs" / "getting-started" / "first-run.md", "clone", "\n".join(seen))
 
 
 def paste(page: Path, name: str, text: str) -> None:

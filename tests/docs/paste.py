@@ -59,7 +59,7 @@ LIMITS = {
 
 
 def limits_table() -> str:
-    """The table of limits in docs/formats.md: the settings' own defaults."""
+    """The table of limits in docs/reference/formats.md: the settings' own defaults."""
     rows = ["| what | most | setting |", "|---|---|---|"]
     for name, words in LIMITS.items():
         default = InputSettings.model_fields[name].default

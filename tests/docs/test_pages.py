@@ -50,5 +50,5 @@ def test_what_a_page_prints_is_shown_or_nothing_to_show() -> None:
 
 
 def test_the_page_on_deploying_begins_with_five_lines() -> None:
-    page = [block.code for block in EVERY_BLOCK if name_of(block.page) == "docs/deploying.md"]
+    page = [block.code for block in EVERY_BLOCK if name_of(block.page) == "docs/guides/deploying.md"]
     assert len(next(code for code in page if "helm install" in code).splitlines()) == 5

@@ -2,7 +2,7 @@
 //
 //	go run . localhost:9092 sketches
 //
-// It shares no code with sfd-stream: docs/formats.md says all that it needs.
+// It shares no code with sfd-stream: docs/reference/formats.md says all that it needs.
 package main
 
 import (

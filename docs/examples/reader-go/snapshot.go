@@ -166,7 +166,7 @@ func (s *snapshot) unpackNames() error {
 	return nil
 }
 
-// merge adds up snapshots of different rows ("Merging" in docs/formats.md). B is the rows of all B, one below the
+// merge adds up snapshots of different rows ("Merging" in docs/reference/formats.md). B is the rows of all B, one below the
 // other, so rows, deltas and sums of squares add up.
 func merge(snapshots []*snapshot) (*snapshot, error) {
 	all := &snapshot{named: map[int]string{}}

@@ -124,7 +124,7 @@ class ScoreHistogram:
         return np.asarray(np.minimum(3 * (1 + np.min(extreme, axis=0)) / (self.rows + 1), 1.0))
 
     def to_bytes(self) -> bytes:
-        """As bytes to keep or send: the format is in docs/formats.md. `from_bytes` reads them.
+        """As bytes to keep or send: the format is in docs/reference/formats.md. `from_bytes` reads them.
 
         >>> len(histogram.to_bytes()) < 10_000
         True

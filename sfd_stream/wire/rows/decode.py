@@ -3,7 +3,7 @@
 Four readers share the work: packed rows and friendly lists of a whole batch at once by numpy, packed blocks each as it
 lies in its bytes, whatever is left message by message by msgpack. Which one reads a message changes its cost and
 nothing else.
-`docs/formats.md` has the format.
+`docs/reference/formats.md` has the format.
 """
 
 from __future__ import annotations

@@ -47,7 +47,10 @@ def read_message(message: bytes, limits: RowLimits, *, hashed: bool) -> Piece:
         raise bad(Reason.OVER_LIMIT, f"{len(message)} bytes; at most {limits.message_bytes_max} are allowed")
     if not message or message[0] not in _MAPS:
         if message.lstrip(_BEFORE_JSON)[:1] in (b"{", b"["):
-            raise bad(Reason.JSON, "this looks like JSON: set input.format: json, or send rows as docs/formats.md says")
+            raise bad(
+                Reason.JSON,
+                "this looks like JSON: set input.format: json, or send rows as docs/reference/formats.md says",
+            )
         raise bad(Reason.MALFORMED, "not a msgpack map")
     try:
         return _Reader(message, limits, hashed=hashed).piece()

@@ -1,6 +1,6 @@
 """What is in the image, as a page: its size, its layers, every package with its licence, and what a scan looks for.
 
-python -m tests.deploy.image.contents      builds the image as `make image` does, and writes docs/image.md
+python -m tests.deploy.image.contents      builds the image as `make image` does, and writes docs/reference/image.md
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tests.deploy.image.containers import ROOT, UID
 from tests.deploy.image.making import make_image
 from tests.support.engine import PYTHON_BASE, Engine, start_engine
 
-PAGE = ROOT / "docs" / "image.md"
+PAGE = ROOT / "docs" / "reference" / "image.md"
 PYTHON = ("--entrypoint", "/opt/sfd-stream/bin/python")
 _PACKAGES = """
 import importlib.metadata as m, json

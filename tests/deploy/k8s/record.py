@@ -1,4 +1,4 @@
-"""`python -m tests.deploy.k8s.record`: runs what `make test-k8s` runs, and writes the result into docs/deploying.md."""
+"""`python -m tests.deploy.k8s.record`: runs `make test-k8s` and writes the result into docs/guides/deploying.md."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from benchmarks.operations import put
 from tests.support.control_plane import KWOK, VERSION
 
 ROOT = Path(__file__).parents[3]
-PAGE = ROOT / "docs" / "deploying.md"
+PAGE = ROOT / "docs" / "guides" / "deploying.md"
 
 
 def outcome(report: Path) -> str:

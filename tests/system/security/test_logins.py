@@ -56,7 +56,7 @@ class Stage:
             self.settings["kafka_oauth_callback"] = "tests.system.security.issuer:unsigned"
 
     def allow_all(self, *, but: str = "") -> None:
-        """What docs/deploying.md says is needed, without one thing."""
+        """What docs/guides/deploying.md says is needed, without one thing."""
         rights = {
             "read": (TOPIC, self.rows, AclOperation.READ, AclOperation.DESCRIBE),
             "write": (TOPIC, self.dead, AclOperation.WRITE, AclOperation.DESCRIBE),

@@ -21,7 +21,7 @@ def clinic(secure: SecureBroker, tmp_path: Path) -> Clinic:
 
 
 def allow_all(clinic: Clinic, *, but: str = "") -> None:
-    """What docs/deploying.md says is needed, with DESCRIBE alone where one thing is to be missing."""
+    """What docs/guides/deploying.md says is needed, with DESCRIBE alone where one thing is to be missing."""
     secure = clinic.broker
     assert isinstance(secure, SecureBroker)
     rights = {

@@ -132,8 +132,10 @@ def test_a_failure_counts_as_its_job_s_and_by_its_kind_and_nowhere_else(job: Job
 
 
 def test_the_table_in_the_docs_is_made_of_the_declarations() -> None:
-    written = (REPOSITORY / "docs" / "metrics.md").read_text()
-    assert written == markdown(), 'docs/metrics.md is stale: run "sfd-stream metrics > docs/metrics.md"'
+    written = (REPOSITORY / "docs" / "reference" / "metrics.md").read_text()
+    assert written == markdown(), (
+        'docs/reference/metrics.md is stale: run "sfd-stream metrics > docs/reference/metrics.md"'
+    )
 
 
 def test_json_tells_the_same_declarations(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""The policies in docs/deploying.md are enough, and no more than enough.
+"""The policies in docs/guides/deploying.md are enough, and no more than enough.
 
 S3's is tried as it stands on a server that judges by such policies. Of Google's and Azure's stores none can be run
 here: the requests that the client library makes are recorded, and the rights that each takes, by the providers' own

@@ -1,4 +1,4 @@
-"""Records to features: the table of `docs/formats.md`, and the laws behind it."""
+"""Records to features: the table of `docs/reference/formats.md`, and the laws behind it."""
 
 from __future__ import annotations
 

@@ -239,7 +239,7 @@ def test_version_1_is_read() -> None:
 
 
 def payload_by_the_page(data: bytes) -> tuple[str, bytes]:
-    """The frame as docs/formats.md tells it, with nothing of ours."""
+    """The frame as docs/reference/formats.md tells it, with nothing of ours."""
     assert data[:8] == bytes.fromhex("89534644430d0a1a")
     assert struct.unpack_from("<I", data, 8) == (1,)
     assert data[12:16] == b"\0" * 4
@@ -258,7 +258,7 @@ def test_the_page_is_enough_to_read_a_manifest() -> None:
     assert fields["counters"] == {"rows": 12, "squared_frobenius": 0.30000000000000004}
     assert fields["sketch"] == ["p/blobs/00000000000000000040-7-aa-sketch", 100, bytes(range(16))]
     assert fields["due"][:2] == fields["state_id"] == [7, 41]
-    page = (Path(__file__).parents[3] / "docs" / "formats.md").read_text()
+    page = (Path(__file__).parents[3] / "docs" / "reference" / "formats.md").read_text()
     assert all(f"| `{name}` |" in page for name in fields)
 
 

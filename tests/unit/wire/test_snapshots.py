@@ -35,7 +35,7 @@ from sfd_stream.wire.snapshots import (
 )
 
 GOLDEN = Path(__file__).parent / "golden"
-PAGE = (Path(__file__).parents[3] / "docs" / "formats.md").read_text()
+PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "formats.md").read_text()
 ID = SnapshotId("cluster-1", "words", "rows", 3, 7, 41)
 SKETCH = Sketch(
     matrix=np.array([[3.0, 0.0, -0.1], [0.0, 1e-300, 2.0]]),

@@ -1,4 +1,4 @@
-"""The vectors of a reference and a merge in docs/formats.md are what the page says, and its rule of merging holds."""
+"""The vectors of a reference and a merge in docs/reference/formats.md are right, and so is its rule of merging."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sfd_stream.wire.snapshots import Reference, decode_message, decode_snapshot
 from tests.docs.pages import ROOT
 from tests.unit.reader.made import holds, rows_of, sketch_of
 
-PAGE = (ROOT / "docs" / "formats.md").read_text()
+PAGE = (ROOT / "docs" / "reference" / "formats.md").read_text()
 
 
 def vector(kind: str) -> bytes:

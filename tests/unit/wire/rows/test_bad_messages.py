@@ -144,7 +144,7 @@ def test_a_message_that_looks_like_json_is_bad_for_that_reason(message: bytes) -
     ((_, error),) = decode([message], FIXED).bad
     assert (error.reason, str(error)) == (
         "json",
-        "this looks like JSON: set input.format: json, or send rows as docs/formats.md says",
+        "this looks like JSON: set input.format: json, or send rows as docs/reference/formats.md says",
     )
 
 

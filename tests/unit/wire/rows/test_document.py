@@ -1,4 +1,4 @@
-"""docs/formats.md says what the code does: every example and every number on its page about rows."""
+"""docs/reference/formats.md says what the code does: every example and every number on its page about rows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from sfd_stream.wire.rows.decode import Columns, FixedColumns, HashedColumns, Re
 from sfd_stream.worker.intake import Intake
 from tests.docs.paste import limits_table
 
-PAGE = (Path(__file__).parents[4] / "docs" / "formats.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[4] / "docs" / "reference" / "formats.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"^```rows\n(.*?)^```$", PAGE, flags=re.DOTALL | re.MULTILINE)
 FEATURES = re.findall(r"^\| (`.*?`) \| (\d+) \| (-?\d+) \| (\d+) \| ([+-]) \|$", PAGE, flags=re.MULTILINE)
 

@@ -19,7 +19,7 @@ import org.apache.kafka.common.serialization.StringDeserializer;
  *
  * <pre>mvn -q compile exec:java -Dexec.args="localhost:9092 sketches"</pre>
  *
- * It shares no code with sfd-stream: docs/formats.md says all that it needs.
+ * It shares no code with sfd-stream: docs/reference/formats.md says all that it needs.
  */
 public final class Reader {
   private static final int TOP_COLUMNS = 5;

@@ -97,7 +97,7 @@ record Snapshot(
   }
 
   /**
-   * Adds up snapshots of different rows ("Merging" in docs/formats.md). B is the rows of all B, one below the other, so rows,
+   * Adds up snapshots of different rows ("Merging" in docs/reference/formats.md). B is the rows of all B, one below the other, so rows,
    * deltas and sums of squares add up.
    */
   static Snapshot merge(List<Snapshot> snapshots) throws IOException {
