@@ -64,12 +64,12 @@ def example() -> str:
     lines += ["", *_comment(f"{registry.description}", indent=""), "schema_registry: {}"]
     for name in TOP_LEVEL:
         field = Settings.model_fields[name]
-        lines += ["", *_comment(f"{field.description}", indent=""), f"{name}: {_written(name, field.default)}"]
+        lines += ["", *_comment(f"{field.description}", indent=""), f"{name}: {default_text(name, field.default)}"]
     for section, model in SECTIONS.items():
         lines += ["", f"# {model.__doc__}", f"{section}:"]
         for name, field in model.model_fields.items():
             lines += _comment(f"{field.description}{_required(field)}")
-            lines.append(f"  {name}: {_written(name, _shown_default(field))}")
+            lines.append(f"  {name}: {default_text(name, _shown_default(field))}")
     return "\n".join(lines) + "\n"
 
 
@@ -87,7 +87,8 @@ def _shown_default(field: FieldInfo) -> Any:
     return field.examples[0] if field.examples else field.default
 
 
-def _written(name: str, value: Any) -> str:
+def default_text(name: str, value: Any) -> str:
+    """A value as a settings file has it."""
     if name.endswith("_bytes"):
         return show_size(value)
     return value if isinstance(value, str) else json.dumps(value)

@@ -17,9 +17,10 @@ FOLDERS = "|".join(path.name for path in ROOT.iterdir() if path.is_dir() and not
 
 
 def spans(page: Path) -> list[str]:
-    """What stands in `backticks`, and every line of code that is a command."""
+    """What stands in `backticks`, and every line that is a command; a capture is the record of an older tree."""
     text = page.read_text(encoding="utf-8")
-    commands = [line for block in blocks(page) if block.kind in {"sh", "console"} for line in block.code.splitlines()]
+    shells = [block for block in blocks(page) if block.kind in {"sh", "console"}]
+    commands = [line for block in shells if not block.note.startswith("capture") for line in block.code.splitlines()]
     return re.findall(r"`([^`\n]+)`", re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)) + commands
 
 

@@ -42,7 +42,8 @@ def run(
     """Run a worker: join the consumer group, sketch the topic's rows, write checkpoints, publish snapshots.
 
     Example: [bold]sfd-stream run --config settings.yaml --until-end[/bold]
-    is a backfill: it ends with a summary of each partition's sketch.
+
+    That is a backfill: it ends with a summary of each partition's sketch.
 
     Four processes; a process that dies is restarted:
     [bold]sfd-stream run --config settings.yaml --workers 4[/bold]
