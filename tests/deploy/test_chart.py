@@ -434,9 +434,13 @@ def test_the_patterns_of_secrets_are_the_programs() -> None:
 def test_the_readme_is_made_of_the_values() -> None:
     written = (CHART / "README.md").read_text()
     assert written == fresh_readme(), "stale: make chart"
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    below = [(name, part) for name, part in values.items() if isinstance(part, dict) and f"| `{name}` |  |" in written]
+    assert {"image", "keda", "merge", "persistence"} <= {name for name, _ in below}
+    assert all(f"| `{name}.{child}` |" in written for name, part in below for child in part)
     told = {line.split("`")[1].partition(".")[0] for line in written.splitlines() if line.startswith("| `")}
     assert told == set(yaml.safe_load((CHART / "values.yaml").read_text()))
-    assert not re.findall(r"^\| `.*\|  \|$", written, re.MULTILINE), "a value without a word about it"
+    assert not re.findall(r"^\| `[^.`]+` .*\|  \|$", written, re.MULTILINE), "a value without a word about it"
 
 
 FREE = {"global", "strategy"}
