@@ -122,9 +122,9 @@ test-chart: $(STAMP) tools ## the tests of the chart and of what is deployed
 	$(PYTEST) tests/deploy
 
 IMAGE_REPOSITORY ?= sfd-stream
-chart-package: $(STAMP) ## pack the chart into dist/; IMAGE_REPOSITORY=host/name becomes its default image
+chart-package: $(STAMP) ## pack the chart into dist/; IMAGE_REPOSITORY=host/name is its image, REPOSITORY_URL=https://... its home
 	@rm -rf $(DIST)/chart $(DIST)/sfd-stream-*.tgz && mkdir -p $(DIST)/chart && cp -r helm/sfd-stream $(DIST)/chart/
-	@sed -i 's|^  repository: sfd-stream$$|  repository: $(IMAGE_REPOSITORY)|' $(DIST)/chart/sfd-stream/values.yaml
+	@$(BIN)/python -m tests.deploy.release chart $(DIST)/chart/sfd-stream $(IMAGE_REPOSITORY) $(REPOSITORY_URL)
 	@$(BIN)/helm package $(DIST)/chart/sfd-stream --destination $(DIST)
 	@rm -rf $(DIST)/chart
 
@@ -205,8 +205,8 @@ dist: $(STAMP) ## build wheel and archive of the sources into dist/ and check th
 	@SFD_REPOSITORY_URL=$(REPOSITORY_URL) $(BIN)/python -m hatchling build -d $(DIST)
 	@$(BIN)/twine check --strict $(DIST)/*.whl $(DIST)/*.tar.gz
 
-release-check: $(STAMP) ## whether this can be released as TAG=v1.2.3: version, chart, citation and changelog agree
-	@$(BIN)/python -m tests.deploy.release check $(TAG)
+release-check: $(STAMP) ## whether this can be released as TAG=v1.2.3: version, chart, citation, changelog agree; NEEDED=A,B are set
+	@$(BIN)/python -m tests.deploy.release check "$(TAG)" $(NEEDED)
 
 release-notes: $(STAMP) ## print what the changelog says of this version
 	@$(BIN)/python -m tests.deploy.release notes

@@ -35,6 +35,16 @@ COPIES = {
 }
 
 
+class Strict(yaml.SafeLoader):
+    """Refuses a key that occurs twice, as an API server with strict validation does; helm and PyYAML take the last."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = [key.value for key, _ in node.value]
+        twice = {key for key in keys if keys.count(key) > 1}
+        assert not twice, f"{sorted(twice)} twice in one map, line {node.start_mark.line}"
+        return super().construct_mapping(node, deep)
+
+
 @dataclass(frozen=True)
 class Answer:
     ok: bool
@@ -43,7 +53,7 @@ class Answer:
 
     def manifests(self) -> list[dict[str, Any]]:
         assert self.ok, self.said
-        return [manifest for manifest in yaml.safe_load_all(self.out) if manifest]
+        return [manifest for manifest in yaml.load_all(self.out, Strict) if manifest]
 
     def one(self, kind: str, ending: str = "") -> dict[str, Any]:
         found = [m for m in self.manifests() if m["kind"] == kind and m["metadata"]["name"].endswith(ending)]

@@ -1,18 +1,22 @@
 """What a release is made of: one version everywhere, and notes from CHANGELOG.md.
 
-python -m tests.deploy.release check v0.2.0     (make release-check TAG=v0.2.0)
-python -m tests.deploy.release notes            (make release-notes)
+python -m tests.deploy.release check v0.2.0 IMAGE_NAME      (make release-check TAG=v0.2.0 NEEDED=IMAGE_NAME)
+python -m tests.deploy.release notes                         (make release-notes)
+python -m tests.deploy.release chart FOLDER IMAGE HOME       (make chart-package, on a copy of the chart)
 """
 
 from __future__ import annotations
 
+import os
+import posixpath
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import yaml
 
+from hatch_build import LINK, absolute
 from sfd_stream import __version__
 
 ROOT = Path(__file__).parents[2]
@@ -51,11 +55,42 @@ def problems(tag: str, root: Path = ROOT) -> Iterator[str]:
         yield f"CITATION.cff has version {citation['version']} of {citation['date-released']}"
 
 
+def missing(needed: str, environ: Mapping[str, str]) -> Iterator[str]:
+    """Which variables of the repository, by the environment of the workflow, are not set."""
+    for name in filter(None, needed.split(",")):
+        if not environ.get(name):
+            yield f"the repository's variable {name} is not set: docs/reference/releasing.md lists them"
+
+
+def address_chart(chart: Path, image: str, home: str) -> None:
+    """Writes into a copy of the chart where its image and its home are. What is not known stays out."""
+    values = chart / "values.yaml"
+    values.write_text(values.read_text().replace("\n  repository: sfd-stream\n", f"\n  repository: {image}\n"))
+    if home:
+        about = chart / "Chart.yaml"
+        about.write_text(f"{about.read_text()}home: {home}\nsources: [{home}]\n")
+    for page in (chart / "README.md", chart / "UPGRADING.md"):
+        page.write_text(absolute(from_the_root(page.read_text(), "helm/sfd-stream"), home, __version__))
+
+
+def from_the_root(text: str, folder: str) -> str:
+    """The text of a page in `folder`, with links from the root of the repository."""
+
+    def moved(link: re.Match[str]) -> str:
+        return f"{link['picture']}[{link['text']}]({posixpath.normpath(posixpath.join(folder, link['path']))})"
+
+    return LINK.sub(moved, text)
+
+
 def main(arguments: list[str]) -> int:
-    if arguments == ["notes"]:
+    command, *rest = [*arguments, "", "", ""]
+    if command == "notes":
         sys.stdout.write(notes((ROOT / "CHANGELOG.md").read_text(), __version__))
         return 0
-    found = list(problems(arguments[1] if len(arguments) > 1 else ""))
+    if command == "chart":
+        address_chart(Path(rest[0]), rest[1], rest[2].rstrip("/"))
+        return 0
+    found = [*problems(rest[0]), *missing(rest[1], os.environ)]
     sys.stdout.write("".join(f"release: {problem}\n" for problem in found) or f"release: {__version__} is consistent\n")
     return 1 if found else 0
 

@@ -307,6 +307,7 @@ def test_keda_can_be_given_another_listener_and_a_cloud_identity() -> None:
         "keda/metadata": {
             "saslTokenProvider": "aws_msk_iam",
             "awsRegion": "eu-west-1",
+            "identityOwner": "operator",
             "bootstrapServers": "other:9098",
         },
     }
@@ -433,9 +434,13 @@ def test_the_patterns_of_secrets_are_the_programs() -> None:
 def test_the_readme_is_made_of_the_values() -> None:
     written = (CHART / "README.md").read_text()
     assert written == fresh_readme(), "stale: make chart"
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    below = [(name, part) for name, part in values.items() if isinstance(part, dict) and f"| `{name}` |  |" in written]
+    assert {"image", "keda", "merge", "persistence"} <= {name for name, _ in below}
+    assert all(f"| `{name}.{child}` |" in written for name, part in below for child in part)
     told = {line.split("`")[1].partition(".")[0] for line in written.splitlines() if line.startswith("| `")}
     assert told == set(yaml.safe_load((CHART / "values.yaml").read_text()))
-    assert not re.findall(r"^\| `.*\|  \|$", written, re.MULTILINE), "a value without a word about it"
+    assert not re.findall(r"^\| `[^.`]+` .*\|  \|$", written, re.MULTILINE), "a value without a word about it"
 
 
 FREE = {"global", "strategy"}
@@ -445,7 +450,7 @@ FREE = {"global", "strategy"}
 def test_every_value_is_in_the_schema_and_every_part_is_closed() -> None:
     written = json.loads((CHART / "values.schema.json").read_text())
     values = yaml.safe_load((CHART / "values.yaml").read_text())
-    assert set(values) | {"global"} == set(written["properties"])
+    assert set(values) | {"enabled"} == set(written["properties"])
     for name, part in written["properties"].items():
         if "properties" in part and name not in FREE:
             assert part["additionalProperties"] is False, name

@@ -49,9 +49,9 @@ def test_common_annotations_are_on_every_object_beside_its_own() -> None:
     assert claim["metadata"]["annotations"] == {"a": "b", "helm.sh/resource-policy": "keep"}
 
 
-def test_extra_objects_are_rendered_as_templates() -> None:
+def test_extra_objects_are_part_of_the_release() -> None:
     answer = render(values_file("everything"))
-    assert answer.one("ConfigMap", "extra")["data"] == {"release": "sketch"}
+    assert answer.one("ConfigMap", "extra")["data"] == {"a": "b"}
     assert answer.one("ConfigMap", "-text")["metadata"]["name"] == "sketch-sfd-stream-text"
 
 

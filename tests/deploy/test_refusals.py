@@ -149,7 +149,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"settings/input/columns": "floating"}, "settings.input.columns must be one of the following"),
     ({"setings": {}}, "Additional property setings is not allowed"),
     ({"kind": "DaemonSet"}, "kind must be one of the following"),
-    ({"replicas": 0}, "replicas: Must be greater than or equal to 1"),
+    ({"replicas": -1}, "replicas: Must be greater than or equal to 0"),
     ({"replicas": "two"}, "replicas: Invalid type"),
     ({"image/digest": "sha256:abc"}, "image.digest: Does not match pattern"),
     ({"persistence/accessMode": "ReadOnlyMany"}, "persistence.accessMode must be one of the following"),

@@ -19,7 +19,7 @@ import yaml
 
 from hatch_build import absolute, addresses
 from sfd_stream import __version__
-from tests.deploy.release import ROOT, notes, problems, sections
+from tests.deploy.release import ROOT, missing, notes, problems, sections
 from tests.support.tools import go_program
 
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
@@ -142,15 +142,33 @@ def test_the_readme_of_the_package_has_no_link_that_leads_nowhere() -> None:
     assert set(addresses("", "1.0.0")) == {"Method"}
 
 
-def test_the_packed_chart_has_the_image_that_it_was_given(tmp_path: Path) -> None:
-    make("chart-package", f"DIST={tmp_path}", "IMAGE_REPOSITORY=registry.example.com/sfd-stream")
-    with tarfile.open(tmp_path / f"sfd-stream-{__version__}.tgz") as archive:
-        values = archive.extractfile("sfd-stream/values.yaml")
-        names = archive.getnames()
-        assert values is not None
-        assert yaml.safe_load(values)["image"]["repository"] == "registry.example.com/sfd-stream"
-    assert {"sfd-stream/README.md", "sfd-stream/values.schema.json"} <= set(names)
-    assert not [name for name in names if "/ci/" in name], "values of tests do not belong into the package"
+def packed_chart(folder: Path, *arguments: str) -> dict[str, str]:
+    """The files of the packed chart, by name."""
+    make("chart-package", f"DIST={folder}", *arguments)
+    with tarfile.open(folder / f"sfd-stream-{__version__}.tgz") as archive:
+        files = {member.name: archive.extractfile(member) for member in archive.getmembers()}
+        return {name.removeprefix("sfd-stream/"): file.read().decode() for name, file in files.items() if file}
+
+
+def test_the_packed_chart_has_the_image_and_the_home_that_it_was_given(tmp_path: Path) -> None:
+    files = packed_chart(tmp_path, "IMAGE_REPOSITORY=registry.example.com/sfd-stream", f"REPOSITORY_URL={HOME}")
+    assert yaml.safe_load(files["values.yaml"])["image"]["repository"] == "registry.example.com/sfd-stream"
+    chart = yaml.safe_load(files["Chart.yaml"])
+    assert (chart["home"], chart["sources"]) == (HOME, [HOME])
+    for name in ("README.md", "UPGRADING.md"):
+        links = re.findall(r"\]\(([^)]*)\)", files[name])
+        assert links, name
+        for link in links:
+            path = link.removeprefix(f"{HOME}/blob/v{__version__}/")
+            assert (ROOT / path).is_file(), link
+    assert not [name for name in files if name.startswith("ci/")], "values of tests do not belong into the package"
+
+
+def test_a_chart_packed_without_a_home_invents_none_and_has_no_link_that_leads_nowhere(tmp_path: Path) -> None:
+    files = packed_chart(tmp_path)
+    assert not {"home", "sources"} & set(yaml.safe_load(files["Chart.yaml"]))
+    assert not re.findall(r"\]\((?!https?:)[^)]*\)", files["README.md"])
+    assert "values.schema.json" in files
 
 
 @pytest.fixture
@@ -222,3 +240,34 @@ def test_this_version_can_be_released_and_another_tag_can_not() -> None:
     assert list(problems(f"v{__version__}")) == []
     assert make("release-check", f"TAG=v{__version__}") == f"release: {__version__} is consistent\n"
     assert list(problems("v9.9.9")) == [f"the tag is v9.9.9, and sfd_stream.__version__ is {__version__}"]
+
+
+def test_nothing_is_published_while_a_variable_of_the_repository_is_missing() -> None:
+    """Otherwise the package would be out before the image finds no registry."""
+    environ = {"IMAGE_REGISTRY": "registry.example.com", "IMAGE_NAME": ""}
+    words = "the repository's variable IMAGE_NAME is not set: docs/reference/releasing.md lists them"
+    assert list(missing("IMAGE_REGISTRY,IMAGE_NAME", environ)) == [words]
+    release = yaml.safe_load((ROOT / ".github" / "workflows" / "release.yml").read_text())
+    used = {name for name in re.findall(r"vars\.(\w+)", str(release)) if name != "PACKAGE_INDEX"}
+    (check,) = [step for step in release["jobs"]["package"]["steps"] if "release-check" in step.get("run", "")]
+    assert set(check["env"]) == used
+    assert set(check["run"].partition("NEEDED=")[2].split(",")) == used
+    publishing = [job for name, job in release["jobs"].items() if name.startswith("publish-")]
+    assert all({"package", "publish-image"} & set(job["needs"]) for job in publishing)
+
+
+def test_tests_of_two_versions_have_the_history_that_they_need() -> None:
+    """With CI=true a skip is a failure, and a shallow clone would make them skip."""
+    for name, job in yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())["jobs"].items():
+        commands = [step.get("run", "") for step in job["steps"]]
+        if any(command.split()[:2] in (["make", "test"], ["make", "test-all"]) for command in commands):
+            assert job["steps"][0]["with"] == {"fetch-depth": 0}, name
+
+
+def test_the_package_goes_to_the_index_of_the_variable_or_to_that_of_the_action() -> None:
+    """An input that is given and empty has no default: the action would look for an index without a host."""
+    uploads = [step for name, step in steps() if "pypi-publish" in step.get("uses", "")]
+    assert [(step["if"], step.get("with")) for step in uploads] == [
+        ("vars.PACKAGE_INDEX == ''", None),
+        ("vars.PACKAGE_INDEX != ''", {"repository-url": "${{ vars.PACKAGE_INDEX }}"}),
+    ]

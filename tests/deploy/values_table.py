@@ -13,12 +13,20 @@ HEAD = """# sfd-stream
 
 {description}. Version {version}, for Kubernetes {kube}.
 
+These values are required, and no others:
+
 ```yaml
 {smallest}```
 
-is all that has to be said. [deploying.md](../../docs/deploying.md) has the rest: the five lines to a running release,
-sizing, rights for stores and brokers, upgrades, what was tried on what. Refusals say what is wrong, why, and what to
-do; `values.schema.json` knows every setting of the program itself.
+<!-- not run: needs a cluster and a registry -->
+```console
+$ helm install sketch oci://REGISTRY/sfd-stream --version {version} -n data -f values.yaml
+```
+
+`examples/` has complete values for Strimzi, Amazon MSK, Confluent Cloud, Azure Event Hubs, Redpanda, S3, Google Cloud
+Storage and Azure Blob Storage. [deploying.md](../../docs/deploying.md) has sizing, rights for stores and brokers and
+what was tried on what; [UPGRADING.md](UPGRADING.md) has what to do between versions. A value that cannot work is
+refused with the reason and the remedy; `values.schema.json` knows every setting of the program itself.
 
 ## Values
 
@@ -35,24 +43,20 @@ def readme(chart: dict[str, Any], smallest: str, values: str) -> str:
     head = HEAD.format(
         description=chart["description"], version=chart["version"], kube=chart["kubeVersion"], smallest=body
     )
-    return head + "".join(f"| `{name}` | `{default}` | {words} |\n" for name, default, words in rows(values))
+    return head + "".join(f"| `{name}` | {default} | {words} |\n" for name, default, words in rows(values))
 
 
 def rows(values: str) -> Iterator[tuple[str, str, str]]:
-    """Each top-level value, and those below it that have a comment of their own."""
+    """Each value of the first two levels, with the comment above it. A map on several lines has no default itself."""
     defaults, above, comment = yaml.safe_load(values), "", []
     for line in values.splitlines():
         if line.strip().startswith("#"):
             comment.append(line.strip().lstrip("#").strip())
             continue
-        if (found := _KEY.match(line)) and (comment or not found["indent"]):
+        if found := _KEY.match(line):
             above = above if found["indent"] else found["name"]
             path = (above, found["name"]) if found["indent"] else (above,)
             default = defaults[above][path[1]] if found["indent"] else defaults[above]
-            yield ".".join(path), _shown(default), " ".join(comment).replace("|", "\\|")
+            shown = "" if line.endswith(":") else f"`{json.dumps(default)}`"
+            yield ".".join(path), shown, " ".join(comment).replace("|", "\\|")
         comment = []
-
-
-def _shown(default: Any) -> str:
-    text = json.dumps(default)
-    return text if len(text) <= 60 else "{...}"

@@ -15,6 +15,7 @@
 {{- if gt (dig "sketch" "seed" 0 $settings | float64) 9007199254740991.0 -}}
 {{- fail "settings.sketch.seed is beyond 2^53, where helm rounds whole numbers: take a smaller one, or give it as extraEnv SFD_SKETCH__SEED" -}}
 {{- end -}}
+{{- include "sfd.checkLabels" . -}}
 {{- include "sfd.checkSecrets" . -}}
 {{- include "sfd.checkStore" . -}}
 {{- include "sfd.checkReplicas" . -}}
@@ -39,20 +40,32 @@
 {{- if and .Values.merge.enabled (include "sfd.onDisk" .) (ne .Values.persistence.accessMode "ReadWriteMany") -}}
 {{- fail (printf "merge.enabled with settings.checkpoint.url file:// needs persistence.accessMode ReadWriteMany, not %s: large snapshots are read from the checkpoint store, and the claim is held by the worker's node" .Values.persistence.accessMode) -}}
 {{- end -}}
-{{- if and .Values.podAntiAffinityPreset (dig "podAntiAffinity" "" .Values.affinity) -}}
+{{- if and .Values.podAntiAffinityPreset (dig "podAntiAffinity" "" (.Values.affinity | default dict)) -}}
 {{- fail "podAntiAffinityPreset and affinity.podAntiAffinity say two things: set one of them" -}}
 {{- end -}}
-{{- if and (eq .Values.kind "StatefulSet") (eq (.Values.strategy.type | default "") "Recreate") -}}
+{{- $strategy := ternary (dig "type" "RollingUpdate" (.Values.strategy | default dict)) "" (not (empty .Values.strategy)) -}}
+{{- if and (eq .Values.kind "StatefulSet") (eq $strategy "Recreate") -}}
 {{- fail "strategy.type Recreate is for a Deployment: a StatefulSet has RollingUpdate and OnDelete" -}}
 {{- end -}}
-{{- if and (eq .Values.kind "Deployment") (eq (.Values.strategy.type | default "") "OnDelete") -}}
+{{- if and (eq .Values.kind "Deployment") (eq $strategy "OnDelete") -}}
 {{- fail "strategy.type OnDelete is for a StatefulSet: a Deployment has RollingUpdate and Recreate" -}}
 {{- end -}}
-{{- if and (eq .Values.kind "Deployment") (eq (.Values.strategy.type | default "") "RollingUpdate") (include "sfd.onDisk" .) (ne .Values.persistence.accessMode "ReadWriteMany") -}}
+{{- if and (eq .Values.kind "Deployment") (eq $strategy "RollingUpdate") (include "sfd.onDisk" .) (ne .Values.persistence.accessMode "ReadWriteMany") -}}
 {{- fail (printf "strategy.type RollingUpdate needs persistence.accessMode ReadWriteMany, not %s: the new pod would wait for a claim that the old one holds" .Values.persistence.accessMode) -}}
 {{- end -}}
 {{- if and .Values.podMonitor.enabled .Values.serviceMonitor.enabled -}}
 {{- fail "podMonitor and serviceMonitor would scrape each pod twice: enable one of them" -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "sfd.checkLabels" -}}
+{{- $selecting := include "sfd.selector" (dict "root" . "component" "worker") | fromYaml -}}
+{{- range $value := list "commonLabels" "podLabels" -}}
+{{- range $name, $_ := index $.Values $value -}}
+{{- if hasKey $selecting $name -}}
+{{- fail (printf "%s has %s, by which the chart selects its pods: take another label, or nameOverride" $value $name) -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 
@@ -157,11 +170,11 @@
 {{- end -}}
 
 {{- define "sfd.checkKeda" -}}
-{{- if gt (.Values.keda.fallback.replicas | default 0 | int) (include "sfd.mostReplicas" . | int) -}}
+{{- if gt (dig "replicas" 0 (.Values.keda.fallback | default dict) | int) (include "sfd.mostReplicas" . | int) -}}
 {{- fail (printf "keda.fallback.replicas is above keda.maxReplicas or partitions (%s): a replica beyond the number of partitions would have nothing to read" (include "sfd.mostReplicas" .)) -}}
 {{- end -}}
 {{- $protocol := include "sfd.protocol" . -}}
-{{- $given := .Values.keda.metadata -}}
+{{- $given := .Values.keda.metadata | default dict -}}
 {{- $byIdentity := eq ($given.saslTokenProvider | default "") "aws_msk_iam" -}}
 {{- if and (hasPrefix "SASL" $protocol) (ne ($given.sasl | default "") "none") -}}
 {{- if not (has (include "sfd.mechanism" .) (list "PLAIN" "SCRAM-SHA-256" "SCRAM-SHA-512" "GSSAPI" "OAUTHBEARER")) -}}
@@ -172,6 +185,9 @@
 {{- end -}}
 {{- if and $byIdentity (ne $protocol "SASL_SSL") -}}
 {{- fail "keda.metadata.saslTokenProvider aws_msk_iam needs settings.kafka.security.protocol SASL_SSL" -}}
+{{- end -}}
+{{- if and $byIdentity (not .Values.keda.authenticationRef) (ne ($given.identityOwner | default "") "operator") -}}
+{{- fail "keda.metadata.saslTokenProvider aws_msk_iam needs a role to read the lag with: name a TriggerAuthentication with podIdentity aws in keda.authenticationRef, or set keda.metadata.identityOwner to operator for the role of KEDA's own service account" -}}
 {{- end -}}
 {{- if not (or .Values.keda.authenticationRef $byIdentity) -}}
 {{- fail (printf "keda.enabled with settings.kafka.security.protocol %s needs keda.authenticationRef: KEDA has no login of its own to read the lag with; name a TriggerAuthentication with username and password (or keda.metadata.saslTokenProvider: aws_msk_iam)" $protocol) -}}

@@ -28,19 +28,20 @@ app.kubernetes.io/instance: {{ .root.Release.Name }}
 app.kubernetes.io/component: {{ .component }}
 {{- end -}}
 
+{{/* The labels of an object, each once: dict "root" . "component" "worker|merge|..." "more" {...}. The chart's own, then
+those of all objects, then those of this one; the last one counts, except for the labels that select pods. */}}
 {{- define "sfd.labels" -}}
-helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
-{{ include "sfd.selector" . }}
-app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
-app.kubernetes.io/managed-by: {{ .root.Release.Service }}
-{{- with .root.Values.commonLabels }}
-{{ toYaml . }}
-{{- end }}
+{{- $own := dict
+  "helm.sh/chart" (printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-")
+  "app.kubernetes.io/version" .root.Chart.AppVersion
+  "app.kubernetes.io/managed-by" .root.Release.Service
+-}}
+{{- mergeOverwrite $own (.root.Values.commonLabels | default dict) (.more | default dict) (include "sfd.selector" . | fromYaml) | toYaml -}}
 {{- end -}}
 
 {{/* The annotations of an object, with those of all: dict "root" . "own" {...}. Nothing where there are none. */}}
 {{- define "sfd.annotations" -}}
-{{- with merge (dict) (.own | default dict) .root.Values.commonAnnotations -}}
+{{- with merge (dict) (.own | default dict) (.root.Values.commonAnnotations | default dict) -}}
 annotations:
   {{- toYaml . | nindent 2 }}
 {{- end -}}
@@ -59,7 +60,7 @@ annotations:
 {{- $term := dict "topologyKey" "kubernetes.io/hostname" "labelSelector" (dict "matchLabels" (include "sfd.selector" . | fromYaml)) -}}
 {{- $soft := dict "preferredDuringSchedulingIgnoredDuringExecution" (list (dict "weight" 100 "podAffinityTerm" $term)) -}}
 {{- $hard := dict "requiredDuringSchedulingIgnoredDuringExecution" (list $term) -}}
-{{- $affinity = merge (dict "podAntiAffinity" (ternary $soft $hard (eq $preset "soft"))) $affinity -}}
+{{- $affinity = merge (dict "podAntiAffinity" (ternary $soft $hard (eq $preset "soft"))) ($affinity | default dict) -}}
 {{- end -}}
 {{- if $affinity -}}{{- toYaml $affinity -}}{{- end -}}
 {{- end -}}
@@ -67,7 +68,7 @@ annotations:
 {{/* Of the release and of a parent chart. */}}
 {{- define "sfd.pullSecrets" -}}
 {{- $all := list -}}
-{{- range concat (.Values.global.imagePullSecrets | default list) .Values.imagePullSecrets -}}
+{{- range concat (dig "imagePullSecrets" list (.Values.global | default dict)) (.Values.imagePullSecrets | default list) -}}
 {{- $all = append $all (ternary (dict "name" .) . (kindIs "string" .)) -}}
 {{- end -}}
 {{- if $all -}}{{- uniq $all | toYaml -}}{{- end -}}
@@ -98,7 +99,7 @@ rollingUpdate: {maxSurge: 1, maxUnavailable: 0}
 {{/* The first part of a repository is a host if it has a dot or a port, or is localhost. global.imageRegistry replaces it. */}}
 {{- define "sfd.repository" -}}
 {{- $repository := .Values.image.repository -}}
-{{- with .Values.global.imageRegistry -}}
+{{- with dig "imageRegistry" "" (.Values.global | default dict) -}}
 {{- $repository = printf "%s/%s" . (regexReplaceAll "^([^/]*[.:][^/]*|localhost)/" $repository "") -}}
 {{- end -}}
 {{- $repository -}}
@@ -204,7 +205,7 @@ rollingUpdate: {maxSurge: 1, maxUnavailable: 0}
   "SfdLoopNotTurning" (dig "http" "stuck_after_s" 60 $settings)
   "SfdRestarting" 2
 -}}
-{{- range $alert, $value := merge (deepCopy .Values.prometheusRule.thresholds) $derived }}
+{{- range $alert, $value := merge (deepCopy (.Values.prometheusRule.thresholds | default dict)) $derived }}
 {{- if and (not (kindIs "string" $value)) (eq (floor $value) (float64 $value)) }}
 {{ $alert }}: {{ int64 $value | quote }}
 {{- else }}
@@ -240,7 +241,7 @@ rollingUpdate: {maxSurge: 1, maxUnavailable: 0}
 {{- if hasPrefix "SASL" (include "sfd.protocol" .) -}}
 {{- $_ := set $made "sasl" (index (dict "PLAIN" "plaintext" "SCRAM-SHA-256" "scram_sha256" "SCRAM-SHA-512" "scram_sha512" "GSSAPI" "gssapi" "OAUTHBEARER" "oauthbearer") (include "sfd.mechanism" .)) -}}
 {{- end -}}
-{{- range $name, $value := mergeOverwrite $made .Values.keda.metadata -}}
+{{- range $name, $value := mergeOverwrite $made (.Values.keda.metadata | default dict) -}}
 {{- if $value }}
 {{ $name }}: {{ $value | quote }}
 {{- end }}

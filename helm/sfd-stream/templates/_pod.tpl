@@ -5,15 +5,10 @@
 {{- $onDisk := and (include "sfd.onDisk" $root) (has .component (list "worker" "merge")) -}}
 metadata:
   annotations:
-    checksum/settings: {{ include "sfd.settings" $root | sha256sum }}
-    {{- with $root.Values.podAnnotations }}
-    {{- toYaml . | nindent 4 }}
-    {{- end }}
+    {{- $checksum := dict "checksum/settings" (include "sfd.settings" $root | sha256sum) }}
+    {{- merge $checksum ($root.Values.podAnnotations | default dict) | toYaml | nindent 4 }}
   labels:
-    {{- include "sfd.labels" . | nindent 4 }}
-    {{- with $root.Values.podLabels }}
-    {{- toYaml . | nindent 4 }}
-    {{- end }}
+    {{- include "sfd.labels" (dict "root" $root "component" .component "more" $root.Values.podLabels) | nindent 4 }}
 spec:
   serviceAccountName: {{ include "sfd.serviceAccount" $root }}
   automountServiceAccountToken: {{ $root.Values.serviceAccount.automountToken }}
@@ -40,8 +35,10 @@ spec:
   dnsConfig:
     {{- toYaml . | nindent 4 }}
   {{- end }}
+  {{- with $root.Values.podSecurityContext }}
   securityContext:
-    {{- toYaml $root.Values.podSecurityContext | nindent 4 }}
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
   {{- /* Only what runs on and on: a Job or a test pod would never end with a sidecar. */}}
   {{- with ternary $root.Values.initContainers list .serves }}
   initContainers:
@@ -99,10 +96,14 @@ spec:
         {{- toYaml . | nindent 8 }}
       {{- end }}
       {{- end }}
+      {{- with .resources }}
       resources:
-        {{- toYaml .resources | nindent 8 }}
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- with $root.Values.securityContext }}
       securityContext:
-        {{- toYaml $root.Values.securityContext | nindent 8 }}
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
       volumeMounts:
         - name: settings
           mountPath: /etc/sfd-stream
