@@ -12,11 +12,11 @@ from sfd_stream.cli.decoder import decoder_of
 from sfd_stream.cli.logins import hooks_for
 from sfd_stream.cli.watching import watch_of
 from sfd_stream.config.model import Settings
+from sfd_stream.kafka.admin import Admin
 from sfd_stream.kafka.dead_letters import BadMessageGauge, DeadLetters
 from sfd_stream.kafka.errors import Hooks
-from sfd_stream.kafka.outage import Admin
 from sfd_stream.kafka.producer import Sink
-from sfd_stream.kafka.properties import admin_properties, for_consumer
+from sfd_stream.kafka.properties import for_consumer
 from sfd_stream.kafka.source import Source
 from sfd_stream.kafka.topic_reader import Tail
 from sfd_stream.kafka.topics import ensure_topic
@@ -58,7 +58,7 @@ def hooks_of(settings: Settings) -> Hooks:
 
 
 def admin_of(settings: Settings) -> Admin:
-    return Admin(admin_properties(settings.kafka), hooks_of(settings))
+    return Admin(settings.kafka, hooks_of(settings))
 
 
 def columns_of(settings: Settings) -> Columns:

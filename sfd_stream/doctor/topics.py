@@ -13,7 +13,7 @@ from sfd_stream.doctor.context import Patient, Topic
 from sfd_stream.doctor.permissions import checks as right_checks
 from sfd_stream.doctor.stored import newest_manifests
 from sfd_stream.errors import RefusedStateError, StoreError
-from sfd_stream.kafka.admin import Cluster
+from sfd_stream.kafka.admin import Admin
 from sfd_stream.tools.sizing import as_size, snapshot_bytes
 from sfd_stream.tools.summary import partitions_in
 from sfd_stream.tools.topics import ROOM_BYTES
@@ -166,11 +166,11 @@ class _Unread:
 
 
 def _unread(patient: Patient, topic: Topic) -> list[_Unread]:
-    cluster, found = Cluster(patient.properties, topic.name, patient.hooks), []
+    admin, found = Admin(patient.properties, patient.hooks), []
     for partition, manifest in newest_manifests(patient).items():
         if partition >= len(topic.partitions):
             continue
-        low, high = cluster.watermarks(partition, patient.timeout_s)
+        low, high = admin.watermarks(topic.name, partition, patient.timeout_s)
         if manifest.next_offset < max(low, high):
             age_s = patient.wall_clock() - manifest.written_at_s
             found.append(_Unread(f"{topic.name}/{partition}", manifest.next_offset, low, age_s))

@@ -1,110 +1,184 @@
-"""Questions about a cluster and a topic, asked beside the stream, each until answered or out of time."""
+"""Questions about topics and groups, asked on clients of their own, each until answered or out of time.
+
+A consumer's own question waits behind its fetches, which the broker holds for up to half a second: for each partition.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import threading
+import time
+from concurrent.futures import TimeoutError as NoAnswerError
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import Consumer, KafkaException, TopicCollection, TopicPartition
-from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
+from confluent_kafka import Consumer, IsolationLevel, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined] # not in its own list of exports
 
 from sfd_stream.errors import BrokerRefusedError
 from sfd_stream.kafka.commits import Committed
-from sfd_stream.kafka.ends import REQUEST_S, offsets_of
 from sfd_stream.kafka.errors import Fault, Hooks, address, fault_of, refusal, refuse_settings
-from sfd_stream.kafka.outage import SLICE_S, Admin, ask
-from sfd_stream.kafka.properties import group_properties
+from sfd_stream.kafka.outage import Outage, ask
+from sfd_stream.kafka.properties import admin_properties, group_properties
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
+Place = tuple[str, int]
+
+SLICE_S = 3.0
+"""Time limit of one metadata request while the question itself has more time: a warning is due within 5 s."""
+
+REQUEST_S = 30.0
+"""A request outlives the wait for its answer by this much. librdkafka 2.16 answers a request that times out with
+offset -1001 and no error."""
+
+CRITICAL = 2
+"""The client would write a line for each attempt to connect; the warnings of `Outage` have its reasons."""
+
 BUILT_IN = "mockCluster"  # how the built-in broker's cluster id begins
 
 
-class Cluster:
-    """Keeps one AdminClient: one that is not kept answers `_DESTROY`."""
+class Admin(AdminClient):
+    """An AdminClient that knows why no broker answers, with our questions. Any thread may ask.
 
-    def __init__(self, properties: Mapping[str, Any], topic: str, hooks: Hooks) -> None:
-        self._properties = properties
-        self._topic = topic
-        self._admin = Admin(properties, hooks)
+    Keep it: one that is not kept answers `_DESTROY`. Its callbacks run when it is polled.
+    """
 
-    def cluster_id(self, timeout_s: float) -> str:
-        found: str = self._ask(
-            lambda left_s: self._admin.list_topics(self._topic, timeout=min(left_s, SLICE_S)), timeout_s
-        ).cluster_id
-        return found
+    def __init__(self, properties: Mapping[str, Any], hooks: Hooks | None = None) -> None:
+        hooks = hooks or Hooks()
+        self.properties = admin_properties(properties)
+        self.outage = Outage(self.properties, hooks.logger)
+        given = {**self.properties, **hooks.as_properties(self.properties), "error_cb": self.outage.note}
+        try:
+            super().__init__({"log_level": CRITICAL, **given})
+        except KafkaException as exception:
+            refuse_settings(exception, self.properties)
 
-    def topic_id(self, timeout_s: float) -> str | None:
-        """The topic's own id, which a topic of the same name made later does not have."""
-        if self.cluster_id(timeout_s).startswith(BUILT_IN):
+    def ask(self, question: Callable[[float], Any], timeout_s: float) -> Any:
+        """As the function, with warnings while no broker answers."""
+        return ask(question, timeout_s, self.properties, self)
+
+    def unanswered(self, since: float, words: str) -> None:
+        self.poll(0)
+        if self.outage.refused is not None:
+            raise self.outage.refused
+        self.outage.unanswered(since, words)
+
+    def answered(self) -> None:
+        """Reports that were not served yet are of the past too: they must not end a later question."""
+        self.poll(0)
+        self.outage.answered()
+
+    # Questions, each asked until it is answered. TimeoutError when the time is up.
+
+    def cluster_of(self, topic: str, timeout_s: float) -> str:
+        return str(self._listed(topic, timeout_s).cluster_id)
+
+    def topic_id(self, topic: str, timeout_s: float) -> str | None:
+        """The topic's own id, which a topic of the same name created later does not have."""
+        if self.cluster_of(topic, timeout_s).startswith(BUILT_IN):
             return None  # it has no controller to ask
 
         def question(left_s: float) -> Any:
-            topic = TopicCollection([self._topic])
-            asked = self._admin.describe_topics(topic, request_timeout=left_s + REQUEST_S)
-            return asked[self._topic].result(left_s)
+            asked = self.describe_topics(TopicCollection([topic]), request_timeout=left_s + REQUEST_S)
+            return asked[topic].result(left_s)
 
-        return str(self._ask(question, timeout_s).topic_id)
+        return str(self.ask(question, timeout_s).topic_id)
 
-    def topic_exists(self, timeout_s: float) -> bool:
-        return self._metadata(timeout_s) is not None
+    def topic_exists(self, topic: str, timeout_s: float) -> bool:
+        return self._described(topic, timeout_s) is not None
 
-    def partition_count(self, timeout_s: float) -> int:
-        topic = self._metadata(timeout_s)
-        if topic is None:
-            raise self._no_topic()
-        return len(topic.partitions)
+    def partition_count(self, topic: str, timeout_s: float) -> int:
+        found = self._described(topic, timeout_s)
+        if found is None:
+            where = address(self.properties)
+            raise BrokerRefusedError(f"topic {topic} is not there at {where}: create it, or name another")
+        return len(found.partitions)
 
-    def watermarks(self, partition: int, timeout_s: float) -> tuple[int, int]:
+    def watermarks(self, topic: str, partition: int, timeout_s: float) -> tuple[int, int]:
         """The first offset in the log and the one after the last committed record, asked of the leader."""
-        low = self.first_offsets([partition], timeout_s)[partition]
-        return low, self.end_offsets([partition], timeout_s)[partition]
+        low = self.first_offsets(topic, [partition], timeout_s)[partition]
+        return low, self.end_offsets(topic, [partition], timeout_s)[partition]
 
-    def first_offsets(self, partitions: Collection[int], timeout_s: float) -> dict[int, int]:
+    def first_offsets(self, topic: str, partitions: Collection[int], timeout_s: float) -> dict[int, int]:
         """Where the logs begin, by partition."""
-        spec: Any = OffsetSpec
-        return self._offsets(partitions, spec.earliest(), timeout_s)
+        return self._offsets(topic, partitions, _earliest(), timeout_s)
 
-    def end_offsets(self, partitions: Collection[int], timeout_s: float) -> dict[int, int]:
+    def end_offsets(self, topic: str, partitions: Collection[int], timeout_s: float) -> dict[int, int]:
         """Where the logs end, by partition."""
-        spec: Any = OffsetSpec
-        return self._offsets(partitions, spec.latest(), timeout_s)
+        return self._offsets(topic, partitions, _latest(), timeout_s)
 
-    def _offsets(self, partitions: Collection[int], spec: Any, timeout_s: float) -> dict[int, int]:
-        places = [(self._topic, partition) for partition in partitions]
+    def _offsets(self, topic: str, partitions: Collection[int], spec: Any, timeout_s: float) -> dict[int, int]:
+        places = [(topic, partition) for partition in partitions]
         asked_before = False
 
         def question(left_s: float) -> Any:
             nonlocal asked_before
-            if asked_before:  # after a broker's restart, a client with old metadata is refused for ever
-                self._admin.list_topics(self._topic, timeout=min(left_s, SLICE_S))
+            if asked_before:
+                self.metadata(topic, left_s)
             asked_before = True
-            found = offsets_of(self._admin, places, spec, left_s)
+            found = offsets_of(self, places, spec, left_s)
             return {partition: offset for (_, partition), offset in found.items()}
 
-        answer: dict[int, int] = self._ask(question, timeout_s)
+        answer: dict[int, int] = self.ask(question, timeout_s)
         return answer
 
-    def _metadata(self, timeout_s: float) -> Any:
-        """The topic's metadata; None if it is not there."""
-        topics = self._ask(
-            lambda left_s: self._admin.list_topics(self._topic, timeout=min(left_s, SLICE_S)), timeout_s
-        ).topics
-        topic = topics.get(self._topic)
-        if topic is None or (topic.error is not None and fault_of(topic.error) is Fault.UNKNOWN_TOPIC):
+    def _listed(self, topic: str, timeout_s: float) -> Any:
+        return self.ask(lambda left_s: self.metadata(topic, left_s), timeout_s)
+
+    def _described(self, topic: str, timeout_s: float) -> Any:
+        """The topic's metadata; None if it does not exist."""
+        found = self._listed(topic, timeout_s).topics.get(topic)
+        if found is None or (found.error is not None and fault_of(found.error) is Fault.UNKNOWN_TOPIC):
             return None
-        if topic.error is not None and fault_of(topic.error) is Fault.REFUSED:
-            raise refusal(topic.error, self._properties)
-        return topic
+        if found.error is not None and fault_of(found.error) is Fault.REFUSED:
+            raise refusal(found.error, self.properties)
+        return found
 
-    def _no_topic(self) -> BrokerRefusedError:
-        where = address(self._properties)
-        return BrokerRefusedError(f"topic {self._topic} is not there at {where}: create it, or name another")
+    # Asked once. KafkaException or NoAnswerError where there is no answer.
 
-    def _ask(self, question: Callable[[float], Any], timeout_s: float) -> Any:
-        return self._admin.ask(question, timeout_s)
+    def metadata(self, topic: str, timeout_s: float) -> Any:
+        """Asked before offsets: after a broker's restart a client that has not asked is refused for ever."""
+        return self.list_topics(topic, timeout=min(timeout_s, SLICE_S))
+
+    def marks(self, topic: str, partitions: Collection[int], timeout_s: float) -> dict[int, tuple[int, int]]:
+        """The first offset in the log and the one after the last committed record, of each."""
+        places = {(topic, partition) for partition in partitions}
+        low, high = (offsets_of(self, places, spec, timeout_s) for spec in (_earliest(), _latest()))
+        return {p: (low[topic, p], high[topic, p]) for p in partitions}
+
+    def known_ends(self, places: Collection[Place], timeout_s: float) -> dict[Place, int]:
+        """End offsets by (topic, partition); without those that have no answer in time, or may not be asked for."""
+        with contextlib.suppress(KafkaException, NoAnswerError):
+            return offsets_of(self, places, _latest(), timeout_s)
+        return {}
+
+
+def _earliest() -> Any:
+    return OffsetSpec.earliest()  # type: ignore[no-untyped-call]
+
+
+def _latest() -> Any:
+    return OffsetSpec.latest()  # type: ignore[no-untyped-call]
+
+
+def offsets_of(admin: AdminClient, places: Collection[Place], spec: Any, timeout_s: float) -> dict[Place, int]:
+    """Offsets by (topic, partition) from the leaders. NoAnswerError if one of them is not known within `timeout_s`."""
+    asked = {TopicPartition(topic, partition): spec for topic, partition in sorted(places)}
+    if not asked:
+        return {}
+    deadline = time.monotonic() + timeout_s
+    answers = admin.list_offsets(
+        asked, request_timeout=timeout_s + REQUEST_S, isolation_level=IsolationLevel.READ_COMMITTED
+    )
+    found: dict[Place, int] = {}
+    for where, answer in answers.items():
+        offset = int(answer.result(max(deadline - time.monotonic(), 0.0)).offset)
+        if offset < 0:
+            raise NoAnswerError(f"offset {offset} of {where.topic}/{where.partition} is no offset")
+        found[where.topic, where.partition] = offset
+    return found
 
 
 class GroupOffsets:

@@ -17,7 +17,7 @@ from sfd_stream.kafka.properties import redacted
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from sfd_stream.kafka.admin import Cluster
+    from sfd_stream.kafka.admin import Admin
 
 _PROBE_S = 1.0
 """Time between two questions to a broker that was unavailable."""
@@ -34,15 +34,14 @@ class Presence:
 
     def __init__(
         self,
-        cluster: Cluster,
+        admin: Admin,
         topic: str,
         properties: Mapping[str, Any],
         clock: Callable[[], float],
         unknown_topic_s: float,
     ) -> None:
-        self.passing_errors = 0
         self.words = ""
-        self._cluster = cluster
+        self._admin = admin
         self._topic = topic
         self._properties = properties
         self._clock = clock
@@ -57,11 +56,10 @@ class Presence:
         return None if self._away_since is None else self._clock() - self._away_since
 
     def note(self, error: KafkaError) -> BrokerRefusedError | None:
-        """Counts what may pass; returns what does not."""
+        """Notes what may pass; returns what does not."""
         fault = fault_of(error)
         if fault is Fault.REFUSED:
             return refusal(error, self._properties)
-        self.passing_errors += 1
         self.words = f"{error.name()}: {redacted(error.str(), self._properties)}"
         if fault is Fault.UNKNOWN_TOPIC:
             self._unknown_since = self._unknown_since or self._clock()
@@ -99,7 +97,7 @@ class Presence:
     def _ask(self, answer: Future[bool]) -> None:
         """On a thread of its own: the client may take longer than it was told to."""
         try:
-            answer.set_result(self._cluster.topic_exists(_PROBE_TIMEOUT_S))
+            answer.set_result(self._admin.topic_exists(self._topic, _PROBE_TIMEOUT_S))
         except BaseException as error:  # noqa: BLE001 - `probe` raises it
             answer.set_exception(error)
 

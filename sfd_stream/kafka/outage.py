@@ -9,23 +9,17 @@ from concurrent.futures import TimeoutError as NoAnswerError
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient
 
-from sfd_stream.kafka.errors import Fault, Hooks, address, error_of, fault_of, refusal, refuse_settings
+from sfd_stream.kafka.errors import Fault, address, error_of, fault_of, refusal
 from sfd_stream.kafka.properties import redacted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from sfd_stream.errors import BrokerRefusedError
-
-SLICE_S = 3.0
-"""Time limit of one metadata request while the question itself has more time: a warning is due within 5 s."""
+    from sfd_stream.kafka.admin import Admin
 
 FIRST_S, EVERY_S = 2.0, 30.0
-
-CRITICAL = 2
-"""The client would write a line for each attempt to connect; the warnings here have its reasons."""
 
 
 class Outage:
@@ -71,34 +65,6 @@ class Outage:
     def answered(self) -> None:
         with self._lock:
             self._since, self._warn_at, self.words, self.refused = None, 0.0, "", None
-
-
-class Admin(AdminClient):
-    """An AdminClient that knows why no broker answers. Its callbacks run when it is polled."""
-
-    def __init__(self, properties: Mapping[str, Any], hooks: Hooks) -> None:
-        self.properties = properties
-        self.outage = Outage(properties, hooks.logger)
-        try:
-            given: dict[str, Any] = {**properties, **hooks.as_properties(properties), "error_cb": self.outage.note}
-            super().__init__({"log_level": CRITICAL, **given})
-        except KafkaException as exception:
-            refuse_settings(exception, properties)
-
-    def ask(self, question: Callable[[float], Any], timeout_s: float) -> Any:
-        """As the function, with warnings while nobody answers."""
-        return ask(question, timeout_s, self.properties, self)
-
-    def unanswered(self, since: float, words: str) -> None:
-        self.poll(0)
-        if self.outage.refused is not None:
-            raise self.outage.refused
-        self.outage.unanswered(since, words)
-
-    def answered(self) -> None:
-        """Reports that were not served yet are of the past too: they must not end a later question."""
-        self.poll(0)
-        self.outage.answered()
 
 
 def ask(

@@ -62,7 +62,6 @@ class Ticket:
 class Sink:
     def __init__(self, properties: Mapping[str, Any], *, hooks: Hooks | None = None) -> None:
         hooks = hooks or Hooks()
-        self.passing_errors = 0
         self._properties = producer_properties(properties)
         self._failure: BrokerRefusedError | None = None
         callbacks = {"error_cb": self._on_error, **hooks.as_properties(properties)}
@@ -154,8 +153,6 @@ class Sink:
     def _on_error(self, error: KafkaError) -> None:
         if fault_of(error) is Fault.REFUSED:
             self._failure = self._failure or refusal(error, self._properties)
-        else:
-            self.passing_errors += 1
 
     def _raise_failure(self) -> None:
         if self._failure is not None:

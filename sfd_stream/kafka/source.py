@@ -18,16 +18,15 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from sfd_stream.errors import BrokerRefusedError, RefusedStateError
-from sfd_stream.kafka.admin import Cluster, GroupOffsets
+from sfd_stream.kafka.admin import Admin, GroupOffsets
 from sfd_stream.kafka.assignment import Assignment, Failures, RebalanceListener
 from sfd_stream.kafka.broker_health import Membership, Presence
-from sfd_stream.kafka.commits import CommitResult, Commits
+from sfd_stream.kafka.commits import CommitResult, Commits, Committed
 from sfd_stream.kafka.errors import Fault, Hooks, error_of, fault_of, refuse_settings
-from sfd_stream.kafka.properties import admin_properties, assigns_incrementally, consumer_properties
-from sfd_stream.kafka.questions import Questions
+from sfd_stream.kafka.properties import assigns_incrementally, consumer_properties
 from sfd_stream.kafka.records import Backlog, PartitionBatch, Start, split
 
 if TYPE_CHECKING:
@@ -45,8 +44,11 @@ batch would leave a few records behind, which the next poll hands out alone."""
 
 TOPIC_ID_S = 5.0
 
+_METADATA_MAGIC = b"CGMDv2:"
+"""How librdkafka's group metadata begins; the generation, four bytes, is next, and is -1 or 0 for no member."""
 
-class Source(Questions):
+
+class Source:
     """`poll` again and again; `close` at the end. Times are in seconds, offsets are never negative."""
 
     def __init__(
@@ -72,9 +74,10 @@ class Source(Questions):
         callbacks = {"error_cb": self._on_error, "on_commit": self._on_commit}
         self._client_properties = {**self._properties, **hooks.as_properties(properties), **callbacks}
         self._consumer = self._new_client()
-        self._cluster = Cluster(admin_properties(properties), topic, hooks)
+        self._admin = Admin(properties, hooks)
+        self._first_topic_id: str | None = None
         self._group = GroupOffsets(properties, topic, hooks)
-        self._presence = Presence(self._cluster, topic, self._properties, clock, unknown_topic_s)
+        self._presence = Presence(self._admin, topic, self._properties, clock, unknown_topic_s)
         self._membership = Membership(clock)
         self._assignment = Assignment(
             self._consumer,
@@ -248,6 +251,90 @@ class Source(Questions):
     def _on_commit(self, error: KafkaError | None, offsets: list[TopicPartition]) -> None:
         self._commits.finish(error, offsets, self.assigned)
 
+    # Questions about the topic, the group and the cluster. Any thread may ask; TimeoutError when the time is up.
+
+    def committed(self, partitions: Collection[int], timeout_s: float) -> dict[int, Committed | None]:
+        """What the group has committed once no transaction on it is open; None where nothing is committed."""
+        return self._group.committed(partitions, timeout_s)
+
+    def first_offsets(self, partitions: Collection[int], timeout_s: float) -> dict[int, int]:
+        """Where the logs begin."""
+        return self._admin.first_offsets(self.topic, partitions, timeout_s)
+
+    def watermarks(self, partition: int, timeout_s: float) -> tuple[int, int]:
+        """The first offset in the log and the one after the last committed record."""
+        return self._admin.watermarks(self.topic, partition, timeout_s)
+
+    def end_offsets(self, partitions: Collection[int], timeout_s: float) -> dict[int, int]:
+        """As `watermarks`, for many at once."""
+        return self._admin.end_offsets(self.topic, partitions, timeout_s)
+
+    def partition_count(self, timeout_s: float) -> int:
+        return self._admin.partition_count(self.topic, timeout_s)
+
+    def cluster_id(self, timeout_s: float) -> str:
+        return self._admin.cluster_of(self.topic, timeout_s)
+
+    def topic_id(self, timeout_s: float) -> str | None:
+        """Asked each time: a topic that was deleted and recreated has another one. None on the built-in broker."""
+        found = self._admin.topic_id(self.topic, timeout_s)
+        self._first_topic_id = self._first_topic_id or found
+        return found
+
+    # Known already, to the thread that owns the source
+
+    @property
+    def positions(self) -> dict[int, int]:
+        """Where reading stands in each partition that is read."""
+        return dict(self._assignment.positions)
+
+    def position(self, partition: int) -> int:
+        """Where reading stands. It passes control records, which are never handed out: the end is
+        reached by this. It does not pass records that wait to be handed out.
+        """
+        if partition in self._backlog:
+            return self._assignment.positions[partition]
+        (found,) = self._consumer.position(self._assignment.where([partition]))
+        handed_out = self._assignment.positions[partition]
+        return handed_out if found.offset == OFFSET_INVALID else max(found.offset, handed_out)
+
+    def known_end(self, partition: int) -> int | None:
+        """The end that the last fetch told; None where none has told yet."""
+        (where,) = self._assignment.where([partition])
+        _, end = self._consumer.get_watermark_offsets(where, cached=True)
+        return end if end >= 0 else None
+
+    def known_lag(self) -> int | None:
+        """Records between the positions and the ends that the last fetches told; None where none has told yet."""
+        ends = {partition: self.known_end(partition) for partition in self._assignment.positions}
+        known = [max(end - self._assignment.positions[p], 0) for p, end in ends.items() if end is not None]
+        return sum(known) if ends and len(known) == len(ends) else None
+
+    def membership(self) -> bytes | None:
+        """Who we are in the group, in which generation, for a transaction's offsets; None while it is no member.
+
+        A blank one must never be used: the coordinator takes it for a group without members, and checks nothing.
+        """
+        member = self._consumer.memberid()
+        found = self._consumer.consumer_group_metadata()
+        return found if member and member.encode() in found else None
+
+    def has_nothing(self) -> bool:
+        """Whether the group has us and gave us no partition, of which KIP-848's client says nothing at all."""
+        if self._properties.get("group.protocol") != "consumer" or self._assignment.all:
+            return False
+        found = self._consumer.consumer_group_metadata()
+        generation = found.removeprefix(_METADATA_MAGIC)[:4] if found.startswith(_METADATA_MAGIC) else b""
+        return int.from_bytes(generation, "little", signed=True) > 0
+
+    def is_connected(self) -> bool:
+        """Whether the client has a connection to any broker. Does not wait: with one, the request times out at once."""
+        try:
+            self._consumer.list_topics(self.topic, timeout=0)
+        except KafkaException as exception:
+            return error_of(exception).code() != KafkaError._TRANSPORT
+        return True
+
     # Faults
 
     @property
@@ -259,10 +346,6 @@ class Source(Questions):
     def away_words(self) -> str:
         """What the client last said about it."""
         return self._presence.words
-
-    @property
-    def passing_errors(self) -> int:
-        return self._presence.passing_errors
 
     def _on_error(self, error: KafkaError) -> None:
         """The client's own news, outside any record. Never raises: it is called from inside the client."""
@@ -305,7 +388,7 @@ class Source(Questions):
         place = f"{self.topic}/{partition}"
         offset, before = self._assignment.positions.get(partition), self._first_topic_id
         try:
-            topic_id = self._cluster.topic_id(TOPIC_ID_S) if before is not None else None
+            topic_id = self._admin.topic_id(self.topic, TOPIC_ID_S) if before is not None else None
         except (BrokerRefusedError, TimeoutError) as failure:
             return RefusedStateError(
                 f"offset {offset} of {place} is not in the log ({error.str()}), and it is not known whether the "

@@ -14,7 +14,7 @@ from typing import Any
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_INVALID, Consumer, KafkaError, KafkaException, TopicPartition
 
 from sfd_stream.errors import BrokerRefusedError, BrokerUnavailableError
-from sfd_stream.kafka.ends import Ends
+from sfd_stream.kafka.admin import Admin
 from sfd_stream.kafka.errors import CHECK_IT, Fault, Hooks, address, error_of, fault_of, refusal, refuse_settings
 from sfd_stream.kafka.properties import redacted, tail_properties
 from sfd_stream.kafka.records import Record
@@ -48,7 +48,7 @@ class Tail:
         callbacks = {"error_cb": self._note, **(hooks or Hooks()).as_properties(self._properties)}
         try:
             self._consumer = Consumer({**self._properties, **callbacks})
-            self._ends_asked = Ends(properties, hooks=hooks)
+            self._admin = Admin(properties, hooks)
         except KafkaException as exception:
             refuse_settings(exception, self._properties)
 
@@ -127,7 +127,7 @@ class Tail:
     def _marks(self, deadline: float) -> dict[int, tuple[int, int]]:
         """The beginning and the end of every partition that is not empty."""
         partitions = self._assigned(deadline)
-        marks = self._ask(lambda left_s: self._ends_asked.marks(self.topic, partitions, left_s), deadline)
+        marks = self._ask(lambda left_s: self._admin.marks(self.topic, partitions, left_s), deadline)
         if any(high < self._positions[p] for p, (_, high) in marks.items()):
             self.rewind()  # the topic was deleted and made again
             self._assigned(deadline)
@@ -151,7 +151,7 @@ class Tail:
         return partitions
 
     def _partitions(self, deadline: float) -> list[int]:
-        metadata = self._ask(lambda left_s: self._ends_asked.metadata(self.topic, left_s), deadline)
+        metadata = self._ask(lambda left_s: self._admin.metadata(self.topic, left_s), deadline)
         self.cluster_id = metadata.cluster_id
         found = metadata.topics.get(self.topic)
         error = None if found is None else found.error
@@ -171,7 +171,7 @@ class Tail:
     def _ask(self, question: Callable[[float], Any], deadline: float) -> Any:
         left_s = max(deadline - self._clock(), 0.1)
         try:
-            return self._ends_asked.ask(question, left_s)
+            return self._admin.ask(question, left_s)
         except TimeoutError:
             if not self._positions:
                 self._consumer.poll(0)  # brings errors, as of credentials; nothing is assigned that it could hand out
@@ -190,7 +190,7 @@ class Tail:
         )
 
     def _too_late(self, what: str, timeout_s: float) -> BrokerUnavailableError:
-        words = self._ends_asked.words or self._words
+        words = self._admin.outage.words or self._words
         last = f" (last heard: {words})" if words else ""
         where = f"{address(self._properties)} did not answer in {timeout_s:.0f} s"
         return BrokerUnavailableError(f"{where}: {what}{last}; {CHECK_IT}")

@@ -11,8 +11,8 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
 from sfd_stream.errors import BrokerRefusedError, BrokerUnavailableError, SettingsError
+from sfd_stream.kafka.admin import SLICE_S
 from sfd_stream.kafka.errors import CHECK_IT, is_away
-from sfd_stream.kafka.outage import SLICE_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -10,8 +10,8 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
 from sfd_stream.errors import BrokerRefusedError
+from sfd_stream.kafka.admin import SLICE_S
 from sfd_stream.kafka.errors import is_away
-from sfd_stream.kafka.outage import SLICE_S
 from sfd_stream.kafka.topics import unavailable
 
 if TYPE_CHECKING:

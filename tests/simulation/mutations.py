@@ -140,8 +140,8 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "negative offset believed": Mutation(
         (
-            Edit("kafka/ends.py", "        if offset < 0:", "        if False:"),
-            Edit("kafka/ends.py", "request_timeout=timeout_s + REQUEST_S, iso", "request_timeout=0.5, iso"),
+            Edit("kafka/admin.py", "        if offset < 0:", "        if False:"),
+            Edit("kafka/admin.py", "request_timeout=timeout_s + REQUEST_S, iso", "request_timeout=0.5, iso"),
             Edit("state/manifest.py", "    if manifest.next_offset < 0:", "    if False:"),
             Edit("state/steps.py", "            if offset < 0:", "            if False:"),
         ),
@@ -150,9 +150,9 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "end offset from a failed answer": Mutation(
         (
-            Edit("kafka/ends.py", "request_timeout=timeout_s + REQUEST_S, iso", "request_timeout=0.5, iso"),
+            Edit("kafka/admin.py", "request_timeout=timeout_s + REQUEST_S, iso", "request_timeout=0.5, iso"),
             Edit(
-                "kafka/ends.py",
+                "kafka/admin.py",
                 """            raise NoAnswerError(f"offset {offset} of {where.topic}/{where.partition} is no offset")
 """,
                 "            offset = 0\n",

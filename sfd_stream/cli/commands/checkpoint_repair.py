@@ -137,19 +137,17 @@ def _start_of(settings: "Settings", place: "Place", to: str, standing: "Standing
 
 
 def _ask_broker(settings: "Settings", place: "Place") -> tuple[Any, int, int]:
-    from sfd_stream.cli.build import hooks_of
+    from sfd_stream.cli.build import admin_of
     from sfd_stream.errors import BrokerRefusedError
-    from sfd_stream.kafka.admin import Cluster
-    from sfd_stream.kafka.properties import admin_properties
     from sfd_stream.state.manifest import Binding
 
-    cluster = Cluster(admin_properties(settings.kafka), place.topic, hooks_of(settings))
+    admin = admin_of(settings)
     try:
-        count = cluster.partition_count(BROKER_TIMEOUT_S)
+        count = admin.partition_count(place.topic, BROKER_TIMEOUT_S)
         if place.partition >= count:
             raise SettingsError(f"topic {place.topic} has partitions 0 to {count - 1}, not {place.partition}")
-        low, high = cluster.watermarks(place.partition, BROKER_TIMEOUT_S)
-        ids = cluster.cluster_id(BROKER_TIMEOUT_S), cluster.topic_id(BROKER_TIMEOUT_S)
+        low, high = admin.watermarks(place.topic, place.partition, BROKER_TIMEOUT_S)
+        ids = admin.cluster_of(place.topic, BROKER_TIMEOUT_S), admin.topic_id(place.topic, BROKER_TIMEOUT_S)
     except TimeoutError as error:
         raise BrokerRefusedError(f"{error}; with --to OFFSET no broker is needed") from None
     return Binding(*ids, place.group, place.topic, place.partition), low, high
@@ -161,18 +159,15 @@ def _output_epoch(settings: "Settings", place: "Place", standing: "Standing") ->
     A manifest that can be read bounds every epoch that was ever published. Without one a state that begins again at
     epoch 1 would be old news to every reader [P].
     """
-    from sfd_stream.cli.build import output_epochs
+    from sfd_stream.cli.build import admin_of, output_epochs
     from sfd_stream.errors import BrokerRefusedError
-    from sfd_stream.kafka.admin import Cluster
-    from sfd_stream.kafka.errors import Hooks
-    from sfd_stream.kafka.properties import admin_properties
     from sfd_stream.state.manifest import Manifest
 
     topic = settings.snapshot.topic
     if topic is None or isinstance(standing.newest, Manifest):
         return None
     try:
-        if not Cluster(admin_properties(settings.kafka), topic, Hooks()).topic_exists(BROKER_TIMEOUT_S):
+        if not admin_of(settings).topic_exists(topic, BROKER_TIMEOUT_S):
             return None
         source = settings.input.model_copy(update={"topic": place.topic})
         return output_epochs(settings.model_copy(update={"input": source})).get(place.partition)

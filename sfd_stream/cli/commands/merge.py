@@ -102,9 +102,8 @@ def listener_for(some: "Some") -> "socket.socket":
 
 
 def merger_of(some: "Some", give_up_s: float = GIVE_UP_S) -> tuple["Merger", "MergeWatch"]:
-    from sfd_stream.kafka.outage import Admin
+    from sfd_stream.kafka.admin import Admin
     from sfd_stream.kafka.producer import Sink
-    from sfd_stream.kafka.properties import admin_properties
     from sfd_stream.merge import MergePlan, Merger
     from sfd_stream.observe.logs import get_logger
     from sfd_stream.observe.merge_status import MergeWatch
@@ -118,7 +117,7 @@ def merger_of(some: "Some", give_up_s: float = GIVE_UP_S) -> tuple["Merger", "Me
         raise SettingsError("kafka.group.id is required: it is part of the merged snapshot's key")
     hooks = client_hooks(some)
     sink = Sink(some.kafka, hooks=hooks)
-    admin = Admin(admin_properties(some.kafka), hooks)
+    admin = Admin(some.kafka, hooks)
     computing = Computing()
     watch = MergeWatch(str(group), topic, time.monotonic, time.time)
     merger = Merger(

@@ -196,8 +196,9 @@ def _fill(
 
     from sfd_stream.cli.logins import hooks_for
     from sfd_stream.config.secrets import secret_values
-    from sfd_stream.kafka.outage import CRITICAL, Admin, Outage
-    from sfd_stream.kafka.properties import for_admin, for_producer
+    from sfd_stream.kafka.admin import CRITICAL, Admin
+    from sfd_stream.kafka.outage import Outage
+    from sfd_stream.kafka.properties import for_producer
     from sfd_stream.kafka.topics import ensure_topic
     from sfd_stream.observe import logs
     from sfd_stream.tools.produce import Filler
@@ -206,7 +207,7 @@ def _fill(
     log = logs.configure(secrets=secret_values("kafka", properties))
     login = hooks_for(some.given.get("kafka_oauth_callback"), properties)
     login = replace(login, logger=logging.getLogger("librdkafka"))
-    hooks, admin = login.as_properties(properties), Admin(for_admin(properties), login)
+    hooks, admin = login.as_properties(properties), Admin(properties, login)
     found = ensure_topic(admin, topic, partitions, sleep=time.sleep)
     tuned = {
         "linger.ms": 20,

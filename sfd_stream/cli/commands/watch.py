@@ -78,27 +78,27 @@ class Look:
 
 
 def _looks(some: "Some", reader: "SnapshotReader", top: int, every_s: float, changes: int | None) -> Iterator[Look]:
-    from sfd_stream.kafka.ends import Ends
+    from sfd_stream.kafka.admin import Admin
 
-    ends = Ends(client_properties(some), hooks=client_hooks(some))
+    admin = Admin(client_properties(some), client_hooks(some))
     first, last, count = None, None, 0
     for merged in reader.watch(every_s=every_s, unchanged=True):
         first = first or merged
         changed = last is None or merged.sketch is not last.merged.sketch
         drift = _drift(merged, first, top) if changed or last is None else last.drift
-        last = Look(merged, reader.held(), _lags(ends, reader, merged), drift, changed)
+        last = Look(merged, reader.held(), _lags(admin, reader, merged), drift, changed)
         yield last
         count += changed
         if count == changes:
             return
 
 
-def _lags(ends: Any, reader: "SnapshotReader", merged: "MergedSketch") -> dict[str, int]:
+def _lags(admin: Any, reader: "SnapshotReader", merged: "MergedSketch") -> dict[str, int]:
     """Messages in the input topic that are not in the sketch, where that topic is on the same cluster."""
     parts = dict(zip(merged.ages_s, merged.parts, strict=True))
     near = {label: part for label, part in parts.items() if part.id.cluster in (None, reader.cluster_id)}
     places = {label: (part.id.topic, part.id.partition) for label, part in near.items()}
-    found = ends.of(set(places.values()), _LAG_TIMEOUT_S)
+    found = admin.known_ends(set(places.values()), _LAG_TIMEOUT_S)
     return {label: max(found[place] - near[label].next_offset, 0) for label, place in places.items() if place in found}
 
 

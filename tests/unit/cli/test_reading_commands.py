@@ -22,7 +22,7 @@ from sfd_stream.cli.commands.merge import listener_for
 from sfd_stream.cli.commands.watch import Look, view
 from sfd_stream.config import load_some
 from sfd_stream.errors import SettingsError
-from sfd_stream.kafka import ends
+from sfd_stream.kafka import admin
 from sfd_stream.kafka.errors import Hooks
 from sfd_stream.kafka.producer import Sink
 from sfd_stream.observe.server import listening
@@ -303,12 +303,12 @@ def test_what_asks_for_the_lag_logs_in_as_the_reader_does(
 ) -> None:
     login, told = Hooks(), []
 
-    class Watched(ends.Ends):
-        def __init__(self, properties: Any, *, hooks: Hooks | None = None) -> None:
+    class Watched(admin.Admin):
+        def __init__(self, properties: Any, hooks: Hooks | None = None) -> None:
             told.append((properties["log_level"], hooks))
-            super().__init__(properties, hooks=hooks)
+            super().__init__(properties, hooks)
 
-    monkeypatch.setattr(ends, "Ends", Watched)
+    monkeypatch.setattr(admin, "Admin", Watched)
     monkeypatch.setattr(logins, "hooks_for", lambda named, _: login if named == "our_tokens:make" else None)
     flags = ["--changes", "1", "--every", "0.1", "--set", "kafka_oauth_callback=our_tokens:make"]
     assert run(built_in, "watch", "--topic", topic, *flags) == 0

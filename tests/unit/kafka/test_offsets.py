@@ -10,12 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka import OFFSET_INVALID, TopicPartition
 
-from sfd_stream.kafka import admin as cluster_module
-from sfd_stream.kafka import ends as ends_module
 from sfd_stream.kafka import topic_reader as tail_module
-from sfd_stream.kafka.admin import Cluster
-from sfd_stream.kafka.ends import Ends
-from sfd_stream.kafka.errors import Hooks
+from sfd_stream.kafka.admin import Admin
 from sfd_stream.kafka.outage import ask
 from sfd_stream.kafka.topic_reader import Tail
 
@@ -29,12 +25,13 @@ LOG = {0: 7, 1: 9}
 """Both ends of each partition's log, so that low and high need not be told apart."""
 
 
-class LyingAdmin:
+class LyingAdmin(Admin):
     """As librdkafka 2.16 when a request times out: offset -1001 without an error, in the first answers."""
 
-    def __init__(self, lies: list[set[int]]) -> None:
-        self.lies = lies
+    def __init__(self, *lies: set[int]) -> None:
+        self.lies = list(lies)
         self.answers = 0
+        self.properties = PROPERTIES
 
     def list_offsets(self, asked: dict[TopicPartition, Any], **_: Any) -> dict[TopicPartition, Future[Any]]:
         wrong = self.lies.pop(0) if self.lies else set()
@@ -54,43 +51,30 @@ class LyingAdmin:
         return SimpleNamespace(cluster_id="c", topics={topic: found})
 
 
-@pytest.fixture
-def lying(monkeypatch: pytest.MonkeyPatch) -> Any:
-    def make(*lies: set[int]) -> LyingAdmin:
-        admin = LyingAdmin(list(lies))
-        for module in (cluster_module, ends_module):
-            monkeypatch.setattr(module, "Admin", lambda *_: admin)
-        return admin
-
-    return make
-
-
 @pytest.mark.parametrize("lie", [{0}, {1}, {0, 1}])
-def test_a_cluster_asks_again_instead_of_returning_a_negative_offset(lying: Any, lie: set[int]) -> None:
+def test_a_question_is_asked_again_instead_of_returning_a_negative_offset(lie: set[int]) -> None:
     for question in ("end_offsets", "first_offsets"):
-        admin = lying(lie, lie)
-        found = getattr(Cluster(PROPERTIES, "t", Hooks()), question)([0, 1], 5)
+        admin = LyingAdmin(lie, lie)
+        found = getattr(admin, question)("t", [0, 1], 5)
         assert (found, admin.answers) == (LOG, 3)
-    lying(lie)
-    assert Cluster(PROPERTIES, "t", Hooks()).watermarks(max(lie), 5) == (LOG[max(lie)], LOG[max(lie)])
+    assert LyingAdmin(lie).watermarks("t", max(lie), 5) == (LOG[max(lie)], LOG[max(lie)])
 
 
-def test_a_cluster_without_an_answer_in_time_says_so(lying: Any) -> None:
-    lying(*[{0}] * 1000)
+def test_a_question_without_an_answer_in_time_raises() -> None:
     with pytest.raises(TimeoutError, match="did not answer within"):
-        Cluster(PROPERTIES, "t", Hooks()).end_offsets([0], 0.2)
+        LyingAdmin(*[{0}] * 1000).end_offsets("t", [0], 0.2)
 
 
-def test_a_lag_is_not_computed_from_a_negative_offset(lying: Any) -> None:
-    lying({0, 1})
-    ends = Ends(PROPERTIES)
-    assert ends.of([("t", 0), ("t", 1)], 5) == {}
-    assert ends.of([("t", 0), ("t", 1)], 5) == {("t", 0): 7, ("t", 1): 9}
+def test_a_lag_is_not_computed_from_a_negative_offset() -> None:
+    admin = LyingAdmin({0, 1})
+    assert admin.known_ends([("t", 0), ("t", 1)], 5) == {}
+    assert admin.known_ends([("t", 0), ("t", 1)], 5) == {("t", 0): 7, ("t", 1): 9}
 
 
-def test_a_topic_whose_ends_are_unknown_is_not_taken_for_empty(lying: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_topic_whose_ends_are_unknown_is_not_taken_for_empty(monkeypatch: pytest.MonkeyPatch) -> None:
     """A reader that believed it would report that there are no snapshots."""
-    admin = lying({0, 1}, set(), {0, 1})
+    admin = LyingAdmin({0, 1}, set(), {0, 1})
+    monkeypatch.setattr(tail_module, "Admin", lambda *_: admin)
     nothing = SimpleNamespace(incremental_assign=lambda _: None, position=lambda _: [SimpleNamespace(offset=-1001)])
     monkeypatch.setattr(tail_module, "Consumer", lambda _: nothing)
     tail = Tail(PROPERTIES, "t")
@@ -120,11 +104,11 @@ def test_a_broker_that_stalls_gives_no_negative_offset(stalls: Any) -> None:
     for partition in range(2):
         broker.produce(topic, [b"x"] * 10, partition=partition)
     properties = {"bootstrap.servers": broker.bootstrap}
-    cluster, ends = Cluster(properties, topic, Hooks()), Ends(properties)
-    assert cluster.end_offsets([0, 1], 20) == {0: 10, 1: 10}
+    admin = Admin(properties)
+    assert admin.end_offsets(topic, [0, 1], 20) == {0: 10, 1: 10}
     for _ in range(3):
         stall(1.0)
         with pytest.raises(TimeoutError):
-            cluster.end_offsets([0, 1], 0.4)
-        assert ends.of([(topic, 0)], 0.2) == {}
-        assert cluster.watermarks(0, 20) == (0, 10)
+            admin.end_offsets(topic, [0, 1], 0.4)
+        assert admin.known_ends([(topic, 0)], 0.2) == {}
+        assert admin.watermarks(topic, 0, 20) == (0, 10)

@@ -11,8 +11,9 @@ import pytest
 from confluent_kafka import KafkaError
 
 from sfd_stream.errors import BrokerRefusedError
+from sfd_stream.kafka.admin import Admin
 from sfd_stream.kafka.errors import Hooks
-from sfd_stream.kafka.outage import EVERY_S, FIRST_S, Admin, Outage
+from sfd_stream.kafka.outage import EVERY_S, FIRST_S, Outage
 from tests.support.watched import Clock
 from tests.system.runs import wait_until
 

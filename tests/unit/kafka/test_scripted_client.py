@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import KafkaError, Message
 
 from sfd_stream.errors import RefusedStateError
-from sfd_stream.kafka import admin as cluster_module
+from sfd_stream.kafka import admin as admin_module
 from sfd_stream.kafka import source as source_module
 from sfd_stream.kafka.records import Start
 from sfd_stream.kafka.source import Source
@@ -47,8 +47,8 @@ class Played:
 @pytest.fixture
 def play(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(source_module, "Consumer", ScriptedConsumer)
-    monkeypatch.setattr(cluster_module, "Consumer", ScriptedConsumer)
-    monkeypatch.setattr(cluster_module, "Admin", lambda *_, **__: None)
+    monkeypatch.setattr(admin_module, "Consumer", ScriptedConsumer)
+    monkeypatch.setattr(source_module, "Admin", lambda *_, **__: None)
     return Played
 
 

@@ -25,11 +25,11 @@ class SlowBroker:
     def consumer(self, _: Any) -> Any:
         return SimpleNamespace(consume=self._consume, position=self._position, incremental_assign=lambda _: None)
 
-    def ends(self, *_: Any, **__: Any) -> Any:
+    def admin(self, *_: Any, **__: Any) -> Any:
         found = SimpleNamespace(error=None, partitions={0: None})
         metadata = SimpleNamespace(cluster_id="c", topics={"t": found})
         asked = {"metadata": lambda *_: metadata, "marks": lambda *_: {0: (100, 120)}}
-        return SimpleNamespace(**asked, ask=lambda question, left_s: question(left_s), words="")
+        return SimpleNamespace(**asked, ask=lambda question, left_s: question(left_s), outage=SimpleNamespace(words=""))
 
     def _position(self, _: Any) -> list[Any]:
         return [SimpleNamespace(offset=self.next if self.next > 100 else OFFSET_INVALID)]
@@ -50,7 +50,7 @@ class SlowBroker:
 def tail_of(monkeypatch: pytest.MonkeyPatch) -> Any:
     def make(broker: SlowBroker) -> Tail:
         monkeypatch.setattr(module, "Consumer", broker.consumer)
-        monkeypatch.setattr(module, "Ends", broker.ends)
+        monkeypatch.setattr(module, "Admin", broker.admin)
         return Tail({"bootstrap.servers": "b:1"}, "t", clock=lambda: broker.now)
 
     return make
