@@ -13,20 +13,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from sfd_stream.config.model import Settings
-    from sfd_stream.kafka.schema_registry import Log
+    from sfd_stream.kafka.schema_registry import RegistryLog
     from sfd_stream.wire.formats.framing import Schema
 
 _SCHEMA_MAX_BYTES = 16 * 2**20
 
 
-def decoder_of(settings: Settings, log: Log) -> Decoder:
+def decoder_of(settings: Settings, log: RegistryLog) -> Decoder:
     """The decoder that the settings ask for. SettingsError where a package or a schema file is missing or wrong."""
     if settings.input.format == "msgpack":
         return MsgpackDecoder()
     return RecordDecoder(reader_of(settings, log))
 
 
-def reader_of(settings: Settings, log: Log) -> Reader:
+def reader_of(settings: Settings, log: RegistryLog) -> Reader:
     given = settings.input
     if settings.schema_registry.get("url"):
         from sfd_stream.kafka.schema_registry import open_registry

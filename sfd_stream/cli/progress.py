@@ -20,7 +20,7 @@ LINE_EVERY_S = 60.0
 BAR_EVERY_S = 0.2
 
 
-class Watch(Protocol):
+class ProgressView(Protocol):
     """To be called after each turn of the worker, and once more when it has ended."""
 
     def __call__(self, worker: Worker) -> None: ...
@@ -28,7 +28,7 @@ class Watch(Protocol):
 
 
 @contextmanager
-def watching(*, bar: bool) -> Iterator[Watch]:
+def watching(*, bar: bool) -> Iterator[ProgressView]:
     """Set up logging inside, so that lines go above the bar."""
     if not (bar and sys.stderr.isatty()):
         yield _Lines(time.monotonic)

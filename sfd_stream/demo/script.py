@@ -17,7 +17,7 @@ from sfd_stream.config.model import Settings
 from sfd_stream.demo import checks as claims
 from sfd_stream.demo.picture import Picture
 from sfd_stream.demo.stage import PARTITIONS, Feed, Ground, Workers
-from sfd_stream.demo.view import Look, Teller
+from sfd_stream.demo.view import StreamView, Teller
 from sfd_stream.kafka.properties import for_consumer
 from sfd_stream.reader.reader import SnapshotReader
 
@@ -67,10 +67,10 @@ class Story:
         self.topics(merged)
         self.draw(merged, picture)
 
-    def look(self) -> Look:
+    def look(self) -> StreamView:
         held = {number: worker.partitions() for number, worker in list(self.workers.all.items())}
         sent = 0 if self.feed is None else self.feed.sent
-        return Look(sent, self.truth.rows, held)
+        return StreamView(sent, self.truth.rows, held)
 
     def stream(self) -> None:
         self.teller.chapter("Stream")

@@ -27,7 +27,7 @@ _PLACES = r"https?://\S+|(?<=\s)/\S+\.svg"
 
 
 @dataclass(frozen=True)
-class Look:
+class StreamView:
     """One moment of the stream: rows sent, of how many, and what each worker says of its partitions."""
 
     sent: int
@@ -83,7 +83,7 @@ class Teller:
             self.console.file.flush()
 
     @contextmanager
-    def watching(self, look: Callable[[], Look]) -> Iterator[None]:
+    def watching(self, look: Callable[[], StreamView]) -> Iterator[None]:
         """The table of partitions, refreshed all the time, and removed at the end."""
         if not self.live:
             yield
@@ -104,7 +104,7 @@ class Teller:
                 thread.join()
 
 
-def view(look: Look) -> Any:
+def view(look: StreamView) -> Any:
     """The live part of the screen, as rich draws it."""
     held = {int(part["partition"]): (number, part) for number, parts in look.partitions.items() for part in parts}
     if not held:
@@ -112,7 +112,7 @@ def view(look: Look) -> Any:
     return Padding(Group(_bar(look), _table(held)), (1, 0, 0, _INDENT))
 
 
-def _bar(look: Look) -> Text:
+def _bar(look: StreamView) -> Text:
     total = max(look.total, look.sent, 1)
     done, sent = (round(_BAR * min(value / total, 1.0)) for value in (look.rows, look.sent))
     ahead = max(sent - done, 0)

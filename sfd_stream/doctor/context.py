@@ -30,7 +30,7 @@ _LOOK_S: Final = 0.3
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class MetadataAnswer:
     """What came back from the brokers: their metadata, or only errors."""
 
     metadata: Any
@@ -70,7 +70,7 @@ class Patient:
         return admin_properties(self.settings.kafka)
 
     @cached_property
-    def answer(self) -> Answer:
+    def answer(self) -> MetadataAnswer:
         """Asked by librdkafka itself, as a worker would: it ends as soon as every broker was tried."""
         errors: list[KafkaError] = []
         try:
@@ -81,12 +81,12 @@ class Patient:
         deadline = time.monotonic() + self.timeout_s
         while time.monotonic() < deadline:
             try:
-                return Answer(client.list_topics(timeout=_LOOK_S), tuple(errors))
+                return MetadataAnswer(client.list_topics(timeout=_LOOK_S), tuple(errors))
             except KafkaException:
                 client.poll(0)
             if any(error.code() == KafkaError._ALL_BROKERS_DOWN for error in errors):  # noqa: SLF001 - librdkafka's
                 break
-        return Answer(None, tuple(errors))
+        return MetadataAnswer(None, tuple(errors))
 
     @cached_property
     def admin(self) -> AdminClient:

@@ -131,7 +131,7 @@ def split(messages: Sequence[Any], partitions: Collection[int]) -> list[Partitio
     return [PartitionBatch(number, found) for number, found in runs.items() if number in partitions]
 
 
-class Backlog:
+class LeftoverRecords:
     """Records that the client delivered beyond the bytes of a batch, in order, until a later poll hands them out."""
 
     def __init__(self, bytes_max: int) -> None:

@@ -38,7 +38,7 @@ class _UnusableError(Exception):
     """The registry has the schema, and asking again would not help."""
 
 
-class Log(Protocol):
+class RegistryLog(Protocol):
     def info(self, event: str, **context: Any) -> Any: ...
     def warning(self, event: str, **context: Any) -> Any: ...
 
@@ -58,7 +58,7 @@ class SchemaRegistry:
     def __init__(
         self,
         client: Any,
-        log: Log,
+        log: RegistryLog,
         *,
         text_format: str | None = None,
         clock: Callable[[], float] = time.monotonic,
@@ -206,7 +206,7 @@ def words_of(error: BaseException) -> str:
     return (place + " ".join(said.split()))[:200]
 
 
-def open_registry(properties: Mapping[str, Any], log: Log, *, kind: str, extra: str) -> SchemaRegistry:
+def open_registry(properties: Mapping[str, Any], log: RegistryLog, *, kind: str, extra: str) -> SchemaRegistry:
     """A registry by the properties of confluent-kafka's own client. SettingsError where it cannot be made."""
     try:
         from confluent_kafka.schema_registry import SchemaRegistryClient  # noqa: PLC0415 - an extra

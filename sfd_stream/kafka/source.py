@@ -27,7 +27,7 @@ from sfd_stream.kafka.broker_health import Membership, Presence
 from sfd_stream.kafka.commits import CommitResult, Commits, Committed
 from sfd_stream.kafka.errors import Fault, Hooks, error_of, fault_of, refuse_settings
 from sfd_stream.kafka.properties import assigns_incrementally, consumer_properties
-from sfd_stream.kafka.records import Backlog, PartitionBatch, Start, split
+from sfd_stream.kafka.records import LeftoverRecords, PartitionBatch, Start, split
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -68,7 +68,7 @@ class Source:
         self._incremental = assigns_incrementally(self._properties)
         self._failures = Failures()
         self._commits = Commits()
-        self._backlog = Backlog(BATCH_BYTES)
+        self._backlog = LeftoverRecords(BATCH_BYTES)
         self._closed = False
         self._records_at_once = 100
         callbacks = {"error_cb": self._on_error, "on_commit": self._on_commit}

@@ -14,7 +14,7 @@ from sfd_stream import __version__
 from sfd_stream.observe import metrics as m
 from sfd_stream.observe.registry import CONTENT_TYPE, Meter, family_of, labelled, of_process
 from sfd_stream.observe.routes import SHARED_S, health_of, ready_of
-from sfd_stream.observe.server import Answer, Route, Shared
+from sfd_stream.observe.server import Response, Route, Shared
 from sfd_stream.reader.merged import MergedSketch
 
 
@@ -117,13 +117,13 @@ class MergeWatch:
 
 
 def routes_of(watch: MergeWatch, stuck_after_s: float) -> Mapping[str, Route]:
-    async def metrics() -> Answer:
-        return Answer(200, CONTENT_TYPE, watch.exposition())
+    async def metrics() -> Response:
+        return Response(200, CONTENT_TYPE, watch.exposition())
 
-    async def health() -> Answer:
+    async def health() -> Response:
         return health_of(watch.idle_s, stuck_after_s)
 
-    async def ready() -> Answer:
+    async def ready() -> Response:
         return ready_of(ready=watch.ready, doing=watch.doing)
 
     return {

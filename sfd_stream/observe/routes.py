@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from importlib.resources import files
 
 from sfd_stream.observe.registry import CONTENT_TYPE, exposition, resident_bytes
-from sfd_stream.observe.server import Answer, Route, Shared
+from sfd_stream.observe.server import Response, Route, Shared
 from sfd_stream.observe.status import as_json
 from sfd_stream.observe.worker_status import Watch
 
@@ -18,17 +18,17 @@ SHARED_S = 0.5
 
 
 def routes_of(watch: Watch, stuck_after_s: float) -> Mapping[str, Route]:
-    async def metrics() -> Answer:
-        return Answer(200, CONTENT_TYPE, exposition(watch.meter, watch.status, watch.idle_s))
+    async def metrics() -> Response:
+        return Response(200, CONTENT_TYPE, exposition(watch.meter, watch.status, watch.idle_s))
 
-    async def status() -> Answer:
+    async def status() -> Response:
         body = as_json([watch.status], [watch.idle_s], resident_bytes())
-        return Answer(200, "application/json", body)
+        return Response(200, "application/json", body)
 
-    async def health() -> Answer:
+    async def health() -> Response:
         return health_of(watch.idle_s, stuck_after_s)
 
-    async def ready() -> Answer:
+    async def ready() -> Response:
         return ready_of(ready=watch.status.ready, doing=watch.status.doing)
 
     return {
@@ -40,29 +40,29 @@ def routes_of(watch: Watch, stuck_after_s: float) -> Mapping[str, Route]:
     }
 
 
-def health_of(idle_s: float, stuck_after_s: float) -> Answer:
+def health_of(idle_s: float, stuck_after_s: float) -> Response:
     """Alive is a loop that turns. A broker or a store that is away is no reason: a restart would not bring it back."""
     if idle_s > stuck_after_s:
-        return Answer.text(503, f"the loop has not turned for {idle_s:.0f} s")
-    return Answer.text(200, "ok")
+        return Response.text(503, f"the loop has not turned for {idle_s:.0f} s")
+    return Response.text(200, "ok")
 
 
-def ready_of(*, ready: bool, doing: str) -> Answer:
-    return Answer.text(200 if ready else 503, doing)
+def ready_of(*, ready: bool, doing: str) -> Response:
+    return Response.text(200 if ready else 503, doing)
 
 
-async def page() -> Answer:
+async def page() -> Response:
     return _PAGE
 
 
-def _page() -> Answer:
+def _page() -> Response:
     """The page allows its own script and style, by their hashes, and nothing else."""
     text = (files("sfd_stream.observe") / "page" / "index.html").read_text("utf-8")
     policy = (
         f"default-src 'none'; script-src {_hashes(text, 'script')}; style-src {_hashes(text, 'style')}; "
         "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
     )
-    return Answer(200, "text/html; charset=utf-8", text.encode(), policy)
+    return Response(200, "text/html; charset=utf-8", text.encode(), policy)
 
 
 def _hashes(text: str, tag: str) -> str:

@@ -38,7 +38,7 @@ REQUESTS_PER_S = 200.0
 WAIT_MAX_S = 5.0
 
 
-class Answer(NamedTuple):
+class Response(NamedTuple):
     code: int
     content_type: str
     body: bytes
@@ -46,11 +46,11 @@ class Answer(NamedTuple):
     """Content-Security-Policy."""
 
     @classmethod
-    def text(cls, code: int, words: str) -> Answer:
+    def text(cls, code: int, words: str) -> Response:
         return cls(code, "text/plain; charset=utf-8", f"{words}\n".encode())
 
 
-Handler = Callable[[], Awaitable[Answer]]
+Handler = Callable[[], Awaitable[Response]]
 
 
 @dataclass(frozen=True)
@@ -68,9 +68,9 @@ class Shared:
         self._seconds = seconds
         self._lock = asyncio.Lock()
         self._made_s = float("-inf")
-        self._answer: Answer | None = None
+        self._answer: Response | None = None
 
-    async def __call__(self) -> Answer:
+    async def __call__(self) -> Response:
         async with self._lock:
             now = asyncio.get_running_loop().time()
             if self._answer is None or now - self._made_s > self._seconds:
@@ -218,7 +218,7 @@ class Port:
         try:
             head = first + await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), HEAD_S)
         except asyncio.LimitOverrunError:
-            await _send(writer, Answer.text(431, "the request's head is too long"), head_only=False, stays=False)
+            await _send(writer, Response.text(431, "the request's head is too long"), head_only=False, stays=False)
             return False
         request = Request.parsed(head)
         answer = await self._answer(request)
@@ -230,26 +230,28 @@ class Port:
         if self._connections.pop(task, None) is not None:
             self._connections[task] = idle
 
-    async def _answer(self, request: Request) -> Answer:
+    async def _answer(self, request: Request) -> Response:
         if (refusal := self._refusal_of(request)) is not None:
             return refusal
         route = self._routes.get(request.path)
         if route is None:
-            return Answer.text(404, f"there is {', '.join(sorted(self._routes))}")
+            return Response.text(404, f"there is {', '.join(sorted(self._routes))}")
         if route.paced and not await self._paced():
-            return Answer.text(503, "too many requests: try again later")
+            return Response.text(503, "too many requests: try again later")
         try:
             return await route.handler()
         except Exception as error:  # noqa: BLE001 - a page that can't be made must not end the port
-            return Answer.text(500, f"this can't be shown now: {type(error).__name__}")
+            return Response.text(500, f"this can't be shown now: {type(error).__name__}")
 
-    def _refusal_of(self, request: Request) -> Answer | None:
+    def _refusal_of(self, request: Request) -> Response | None:
         if request.problem is not None:
-            return Answer.text(400, request.problem)
+            return Response.text(400, request.problem)
         if self._loopback and not is_own_name(request.host):
-            return Answer.text(421, "only requests to localhost are answered here; set http.host to serve other names")
+            return Response.text(
+                421, "only requests to localhost are answered here; set http.host to serve other names"
+            )
         if request.method not in ("GET", "HEAD"):
-            return Answer.text(405, "only GET is answered here")
+            return Response.text(405, "only GET is answered here")
         return None
 
     async def _paced(self) -> bool:
@@ -303,7 +305,7 @@ def is_own_name(host: str | None) -> bool:
         return False
 
 
-async def _send(writer: asyncio.StreamWriter, answer: Answer, *, head_only: bool, stays: bool) -> None:
+async def _send(writer: asyncio.StreamWriter, answer: Response, *, head_only: bool, stays: bool) -> None:
     phrase = HTTPStatus(answer.code).phrase
     head = (
         f"HTTP/1.1 {answer.code} {phrase}\r\n"

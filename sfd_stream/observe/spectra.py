@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
 
-from sfd_stream.observe.status import ColumnWeight, Spectrum, rounded
+from sfd_stream.observe.status import ColumnWeight, SpectrumStatus, rounded
 from sfd_stream.sketch.builder import SketchBuilder
 from sfd_stream.sketch.drift import Spectrum as Values
 from sfd_stream.sketch.drift import tilt
@@ -79,7 +79,7 @@ class Shot:
 
 @dataclass(frozen=True, eq=False)
 class Look:
-    spectrum: Spectrum
+    spectrum: SpectrumStatus
     sketch: Sketch | None
     """Kept for the merged view, where there is room."""
     names: Names
@@ -131,7 +131,7 @@ class Looker:
         *,
         drift_every_s: float | None = None,
     ) -> None:
-        self.merged: Spectrum | None = None
+        self.merged: SpectrumStatus | None = None
         self.whole: Whole | str = NOT_YET
         """The sketch that `merged` shows, or why there is none."""
         self._compute = compute
@@ -147,7 +147,7 @@ class Looker:
         self._rest_until_s = 0.0
 
     @property
-    def spectra(self) -> Mapping[int, Spectrum]:
+    def spectra(self) -> Mapping[int, SpectrumStatus]:
         return {partition: look.spectrum for partition, look in list(self._looks.items())}
 
     @property
@@ -281,13 +281,13 @@ def merged_of(parts: Sequence[Whole]) -> Whole:
     )
 
 
-def spectrum_of(sketch: Sketch, names: Names, at_s: float) -> Spectrum:
+def spectrum_of(sketch: Sketch, names: Names, at_s: float) -> SpectrumStatus:
     values = sketch.singular_values()
     kept = int(np.count_nonzero(values > 0))
     directions = tuple(
         _strongest(direction, names) for direction in sketch.components(at_most(DIRECTIONS, sketch))[:kept]
     )
-    return Spectrum(
+    return SpectrumStatus(
         rows=sketch.rows,
         d=sketch.d,
         ell=sketch.ell,

@@ -22,7 +22,7 @@ class ColumnWeight:
 
 
 @dataclass(frozen=True)
-class Spectrum:
+class SpectrumStatus:
     """A look at a sketch: sigma_i^2 <= sigma_i(A)^2 <= sigma_i^2 + delta, for each singular value."""
 
     rows: int
@@ -70,7 +70,7 @@ class PartitionStatus:
     checkpoint_age_s: float = 0.0
     snapshot_age_s: float | None = None
     snapshot_bytes: int | None = None
-    spectrum: Spectrum | None = None
+    spectrum: SpectrumStatus | None = None
     job: str | None = None
     """What is being done for it: claim, checkpoint, publication or retention."""
     waits_for: str | None = None
@@ -136,7 +136,7 @@ class Status:
     checkpoints: int = 0
     fences: int = 0
     partitions: tuple[PartitionStatus, ...] = ()
-    merged: Spectrum | None = None
+    merged: SpectrumStatus | None = None
     dead_letters: Mapping[str, int] = field(default_factory=dict)
     newest_dead_letters: tuple[DeadLetter, ...] = ()
     history: tuple[Moment, ...] = ()

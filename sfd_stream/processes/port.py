@@ -16,7 +16,7 @@ from typing import Any
 from sfd_stream.observe import metrics as m
 from sfd_stream.observe.registry import CONTENT_TYPE
 from sfd_stream.observe.routes import SHARED_S, page
-from sfd_stream.observe.server import Answer, Route, Shared
+from sfd_stream.observe.server import Response, Route, Shared
 from sfd_stream.observe.status import SCHEMA
 from sfd_stream.processes import spectrum
 from sfd_stream.processes.spectrum import Merging
@@ -51,22 +51,22 @@ class Gathering:
             "/readyz": Route(Shared(self.ready, SHARED_S), paced=False),
         }
 
-    async def metrics(self) -> Answer:
+    async def metrics(self) -> Response:
         answers = await self._ask_all("/metrics")
         down = [name for name in self.sockets if name not in answers]
-        return Answer(200, CONTENT_TYPE, merged([body.decode() for _, body in answers.values()] + self._down(down)))
+        return Response(200, CONTENT_TYPE, merged([body.decode() for _, body in answers.values()] + self._down(down)))
 
-    async def status(self) -> Answer:
+    async def status(self) -> Response:
         answers = await self._ask_all("/status.json")
         workers: list[Any] = [worker for _, body in answers.values() for worker in json.loads(body)["workers"]]
         if not workers:
-            return Answer.text(503, "no worker answers")
+            return Response.text(503, "no worker answers")
         down = [name for name in self.sockets if name not in answers]
         whole = {"schema": SCHEMA, "workers": workers, "down": down, **self._merging.consider(workers)}
         body = json.dumps(whole, separators=(",", ":"))
-        return Answer(200, "application/json", body.encode())
+        return Response(200, "application/json", body.encode())
 
-    async def health(self) -> Answer:
+    async def health(self) -> Response:
         """Fails for a loop that does not turn, and for a worker that was asked in vain for as long."""
         answers = await self._ask_all("/healthz")
         stuck = [f"worker {name}: {_words(body)}" for name, (code, body) in answers.items() if code != 200]
@@ -75,13 +75,13 @@ class Gathering:
             for name, since_s in self._silent_since.items()
             if self.clock() - since_s > self.stuck_after_s
         ]
-        return Answer.text(503, "; ".join(stuck + silent)) if stuck or silent else Answer.text(200, "ok")
+        return Response.text(503, "; ".join(stuck + silent)) if stuck or silent else Response.text(200, "ok")
 
-    async def ready(self) -> Answer:
+    async def ready(self) -> Response:
         answers = await self._ask_all("/readyz")
         waiting = [f"worker {name}: {_words(body)}" for name, (code, body) in answers.items() if code != 200]
         waiting += [f"worker {name} is not up" for name in self.sockets if name not in answers]
-        return Answer.text(503, "; ".join(waiting)) if waiting else Answer.text(200, "all workers are ready")
+        return Response.text(503, "; ".join(waiting)) if waiting else Response.text(200, "all workers are ready")
 
     def _down(self, names: list[str]) -> list[str]:
         labels = "".join(f',{name}="{_escaped(value)}"' for name, value in self.labels.items())

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from sfd_stream.errors import FormatError
-from sfd_stream.observe.server import Answer, Route
+from sfd_stream.observe.server import Response, Route
 from sfd_stream.observe.spectra import (
     EVERY_S,
     MERGE_BYTES_MAX,
@@ -26,7 +26,7 @@ from sfd_stream.observe.spectra import (
     merged_of,
     spectrum_of,
 )
-from sfd_stream.observe.status import Spectrum
+from sfd_stream.observe.status import SpectrumStatus
 from sfd_stream.observe.worker_status import Watch
 from sfd_stream.sketch.sketch import Sketch
 from sfd_stream.threads import DaemonExecutor
@@ -50,11 +50,11 @@ class UnmergedError(Exception):
 def routes_within(watch: Watch) -> Mapping[str, Route]:
     """What only a supervisor may ask for, at the worker's own socket."""
 
-    async def sketch() -> Answer:
+    async def sketch() -> Response:
         whole = watch.looker.whole
         if isinstance(whole, str):
-            return Answer.text(503, whole)
-        return Answer(200, "application/octet-stream", encode(whole))
+            return Response.text(503, whole)
+        return Response(200, "application/octet-stream", encode(whole))
 
     return {PATH: Route(sketch)}
 
@@ -130,7 +130,7 @@ class Merging:
             cost_s = self._clock() - began_s
             self._rest_until_s = self._clock() + max(EVERY_S, cost_s * (1 / SHARE_MAX - 1))
 
-    async def _ask_and_merge(self, holders: Sequence[Mapping[str, Any]]) -> tuple[dict[str, int], Spectrum]:
+    async def _ask_and_merge(self, holders: Sequence[Mapping[str, Any]]) -> tuple[dict[str, int], SpectrumStatus]:
         if sum(map(_sketch_bytes, holders)) > MERGE_BYTES_MAX:
             raise UnmergedError(TOO_LARGE)
         answers, at_s = await self._ask(), max(worker["at_s"] for worker in holders)
@@ -150,7 +150,7 @@ def _sketch_bytes(worker: Mapping[str, Any]) -> int:
 
 def _spectrum(
     names: Sequence[str], answers: Mapping[str, tuple[int, bytes]], at_s: float
-) -> tuple[dict[str, int], Spectrum]:
+) -> tuple[dict[str, int], SpectrumStatus]:
     """The rows of each worker, and the spectrum of all."""
     for name in names:
         code, body = answers.get(name, (503, b"it does not answer"))

@@ -13,7 +13,9 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Protocol
+
+from structlog.typing import FilteringBoundLogger
 
 from sfd_stream.processes.restarts import Crew
 
@@ -30,12 +32,6 @@ class Child(Protocol):
     def kill(self) -> None: ...
 
 
-class Log(Protocol):
-    def info(self, event: str, **context: Any) -> Any: ...
-    def warning(self, event: str, **context: Any) -> Any: ...
-    def error(self, event: str, **context: Any) -> Any: ...
-
-
 class Supervisor:
     """`run` until all are done, one can't go on, or told to `stop`."""
 
@@ -43,7 +39,7 @@ class Supervisor:
         self,
         crew: Crew,
         spawn: Callable[[int], Child],
-        log: Log,
+        log: FilteringBoundLogger,
         *,
         clock: Callable[[], float],
         pause: Callable[[float], None],

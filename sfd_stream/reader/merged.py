@@ -20,7 +20,7 @@ from sfd_stream.sketch.sketch import PCA, HasSketch, Sketch, coordinates
 from sfd_stream.wire.columns import HashedColumns
 from sfd_stream.wire.features import FeatureMap
 from sfd_stream.wire.sketch_files import load_snapshot, save_snapshot, sketch_in
-from sfd_stream.wire.snapshot_ids import Part, SnapshotId
+from sfd_stream.wire.snapshot_ids import SnapshotId, SnapshotPart
 from sfd_stream.wire.snapshots import Snapshot
 
 
@@ -39,7 +39,7 @@ class MergedSketch:
     """
 
     sketch: Sketch
-    parts: tuple[Part, ...]
+    parts: tuple[SnapshotPart, ...]
     missing: tuple[str, ...]
     names: Mapping[int, str]
     columns: str
@@ -343,9 +343,9 @@ def _words(snapshot: Snapshot) -> str:
     return f"{snapshot.columns}{seed}, d = {snapshot.sketch.d}{mapped}"
 
 
-def _check_rows_once(parts: Iterable[Part]) -> None:
+def _check_rows_once(parts: Iterable[SnapshotPart]) -> None:
     """Rows of one partition must not count twice: two groups that sketch a topic, or a merge beside its own parts."""
-    seen: dict[Any, Part] = {}
+    seen: dict[Any, SnapshotPart] = {}
     for part in parts:
         twin = seen.setdefault(part.id.rows_of, part)
         if twin is not part:
@@ -355,10 +355,10 @@ def _check_rows_once(parts: Iterable[Part]) -> None:
             )
 
 
-def _missing(parts: Iterable[Part]) -> tuple[str, ...]:
+def _missing(parts: Iterable[SnapshotPart]) -> tuple[str, ...]:
     """Of every topic that has a part, the partitions without one; the newest part knows best how many there are."""
     parts = tuple(parts)
-    topics: dict[tuple[Any, ...], list[Part]] = {}
+    topics: dict[tuple[Any, ...], list[SnapshotPart]] = {}
     for part in parts:
         topics.setdefault((part.id.cluster, part.id.group, part.id.topic, part.id.window), []).append(part)
     counts = {key: max(part.partitions for part in of_topic) for key, of_topic in topics.items()}
@@ -376,18 +376,18 @@ def _missing(parts: Iterable[Part]) -> tuple[str, ...]:
     return tuple(missing)
 
 
-def _labels(parts: Iterable[Part]) -> Any:
+def _labels(parts: Iterable[SnapshotPart]) -> Any:
     label = _label_of(parts)
     return lambda part: label(part, part.id.partition)
 
 
-def _label_of(parts: Iterable[Part]) -> Any:
+def _label_of(parts: Iterable[SnapshotPart]) -> Any:
     """`topic/partition`; with the cluster before it where one topic's name stands for several."""
     clusters: dict[str, set[Any]] = {}
     for part in parts:
         clusters.setdefault(part.id.topic, set()).add(part.id.cluster)
 
-    def label(part: Part, partition: int) -> str:
+    def label(part: SnapshotPart, partition: int) -> str:
         several = len(clusters[part.id.topic]) > 1
         window = "" if part.id.window is None else f"@{part.id.window}"
         return f"{part.id.cluster}:" * several + f"{part.id.topic}/{partition}{window}"

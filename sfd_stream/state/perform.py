@@ -31,7 +31,7 @@ DISBELIEVED = 3
 """A log's end that is not believed is asked for again after the delay of this attempt."""
 
 
-class Store(Protocol):
+class ProtocolStore(Protocol):
     """The part of the stores' contract that the protocol needs."""
 
     def create_if_absent(self, key: str, data: bytes) -> None: ...
@@ -69,7 +69,7 @@ def no_broker(question: Question) -> Any:
     raise AssertionError(f"asked {question} without a broker")
 
 
-def run(steps: Steps[T], store: Store, patience: Patience, *, ask: Callable[[Question], Any] = no_broker) -> T:
+def run(steps: Steps[T], store: ProtocolStore, patience: Patience, *, ask: Callable[[Question], Any] = no_broker) -> T:
     """The outcome of `steps`. Raises StoreUnavailableError once the store did not answer for `give_up_s`.
 
     To stop in between let `patience.pause` raise: what was sent may still happen, and does no harm.
@@ -104,7 +104,7 @@ def run(steps: Steps[T], store: Store, patience: Patience, *, ask: Callable[[Que
                 unavailable_since, failures = None, 0
 
 
-def perform(request: StoreRequest, store: Store) -> Any:
+def perform(request: StoreRequest, store: ProtocolStore) -> Any:
     match request:
         case List(prefix, start_after):
             return store.list(prefix, start_after=start_after)
@@ -121,14 +121,14 @@ def perform(request: StoreRequest, store: Store) -> Any:
     return Answer.DONE
 
 
-def get(store: Store, key: str) -> bytes | Answer:
+def get(store: ProtocolStore, key: str) -> bytes | Answer:
     try:
         return store.get(key)
     except ObjectMissingError:
         return Answer.MISSING
 
 
-def _create(store: Store, key: str, data: bytes) -> Answer:
+def _create(store: ProtocolStore, key: str, data: bytes) -> Answer:
     try:
         store.create_if_absent(key, data)
     except ObjectExistsError:
@@ -136,7 +136,7 @@ def _create(store: Store, key: str, data: bytes) -> Answer:
     return Answer.DONE
 
 
-def _delete(store: Store, key: str) -> None:
+def _delete(store: ProtocolStore, key: str) -> None:
     try:
         store.delete(key)
     except ObjectMissingError:

@@ -42,7 +42,7 @@ class Mark:
 
 
 @dataclass(frozen=True)
-class Start:
+class ResetPoint:
     """Where a reset begins; `output_epoch` is the highest that the output topic shows for this key [P]."""
 
     binding: Binding
@@ -103,7 +103,7 @@ def rollback_target(mark: Mark) -> Steps[Manifest | Refused]:
     return found if isinstance(found, Refused) else found[0]
 
 
-def reset(mark: Mark, start: Start, *, keep_sketch: bool) -> Steps[Created | Fenced | Refused]:
+def reset(mark: Mark, start: ResetPoint, *, keep_sketch: bool) -> Steps[Created | Fenced | Refused]:
     """A new manifest that reads from `start`, with an empty sketch or with the newest one's."""
     survey = yield from _survey(mark)
     if isinstance(survey, Refused):

@@ -52,7 +52,7 @@ class Standing:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Verification:
     """What was checked, and what was found wrong."""
 
     manifests: int
@@ -84,7 +84,7 @@ def find(place: Place, number: int | None) -> Steps[Manifest | Refused]:
     return (yield from read_manifest(place.prefix, number, where=str(place)))
 
 
-def verify(place: Place) -> Steps[Verdict]:
+def verify(place: Place) -> Steps[Verification]:
     """Reads everything: is each checksum right, does each manifest follow the one before, does each state load?"""
     blobs: dict[str, int] = {}
     problems: list[Refused] = []
@@ -100,7 +100,7 @@ def verify(place: Place) -> Steps[Verdict]:
         if before is not None and before.number + 1 == number and (wrong := breaches(before, found)):
             problems.append(_no_successor(place, found, wrong))
         before = found
-    return Verdict(len(numbers), len(blobs), sum(blobs.values()), tuple(problems))
+    return Verification(len(numbers), len(blobs), sum(blobs.values()), tuple(problems))
 
 
 def _verify_one(place: Place, number: int) -> Steps[Manifest | Refused]:

@@ -11,7 +11,7 @@ from sfd_stream.errors import FencedError
 from sfd_stream.state.manifest import Manifest
 from sfd_stream.state.perform import Patience, run
 from sfd_stream.state.protocol import Created
-from sfd_stream.state.repair import Mark, Start, reset, rollback, rollback_target
+from sfd_stream.state.repair import Mark, ResetPoint, reset, rollback, rollback_target
 from sfd_stream.state.retention import Removed, retain
 from sfd_stream.state.steps import Fenced, Refused, Steps
 from sfd_stream.storage.contract import Store
@@ -46,7 +46,7 @@ class Workbench:
         """A new manifest of the state of manifest `to`."""
         return self._append(place, lambda mark: rollback(mark, to=to))
 
-    def reset(self, place: Place, start: Start, *, keep_sketch: bool) -> Manifest:
+    def reset(self, place: Place, start: ResetPoint, *, keep_sketch: bool) -> Manifest:
         """A new manifest that reads from `start`."""
         return self._append(place, lambda mark: reset(mark, start, keep_sketch=keep_sketch))
 

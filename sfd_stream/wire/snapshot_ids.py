@@ -132,7 +132,7 @@ _KINDS: dict[str, tuple[type, ...]] = {
 
 
 @dataclass(frozen=True)
-class Part:
+class SnapshotPart:
     """One input partition in a snapshot: the snapshot's own, or, in a merged one, one of those it was made of."""
 
     id: SnapshotId
@@ -145,7 +145,7 @@ class Part:
         return {"id": self.id.as_map(), **{name: getattr(self, name) for name in _PART_KINDS}}
 
     @classmethod
-    def from_map(cls, found: Any) -> Part:
+    def from_map(cls, found: Any) -> SnapshotPart:
         if not isinstance(found, Mapping):
             raise FormatError(f"a snapshot's part is {found!r:.100}, not a map")
         for name, kind in _PART_KINDS.items():

@@ -21,7 +21,7 @@ from sfd_stream.sketch.sketch import Sketch
 from sfd_stream.wire.columns import Columns, GrowingColumns, HashedColumns
 from sfd_stream.wire.features import FeatureMap
 from sfd_stream.wire.frames import checksum
-from sfd_stream.wire.snapshot_ids import PARTITIONS_MAX, Headers, Part, SnapshotId
+from sfd_stream.wire.snapshot_ids import PARTITIONS_MAX, Headers, SnapshotId, SnapshotPart
 
 VERSION = 1
 SNAPSHOT = "sfd-snapshot"
@@ -53,15 +53,15 @@ class Snapshot:
     columns: str
     hash_seed: int | None = None
     names: Mapping[int, str] = field(default_factory=dict)
-    merged_from: tuple[Part, ...] = ()
+    merged_from: tuple[SnapshotPart, ...] = ()
     dtype: str = "float64"
     mapping: FeatureMap | None = None
     """How records became features, where rows were records."""
 
     @property
-    def parts(self) -> tuple[Part, ...]:
+    def parts(self) -> tuple[SnapshotPart, ...]:
         """The input partitions that it holds: itself, or what it was merged from."""
-        own = Part(self.id, self.partitions, self.next_offset, self.sketch.rows, self.made_at_s)
+        own = SnapshotPart(self.id, self.partitions, self.next_offset, self.sketch.rows, self.made_at_s)
         return self.merged_from or (own,)
 
     @property
@@ -437,7 +437,7 @@ class _Lists:
         return found
 
 
-def _parts(found: Any) -> tuple[Part, ...]:
+def _parts(found: Any) -> tuple[SnapshotPart, ...]:
     if not isinstance(found, list):
         raise FormatError(f"a snapshot has parts = {found!r:.60}")
-    return tuple(map(Part.from_map, found))
+    return tuple(map(SnapshotPart.from_map, found))

@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 
 from tests.docs.pages import ROOT
-from tests.house import IDIOMS, bars, code_lines, defined_twice, function_lengths
+from tests.house import IDIOMS, bars, code_lines, defined_twice, function_lengths, most_files
+
+FILES_MAX = 18
 
 
 def test_lines_of_code_leave_out_docstrings_comments_and_blank_lines() -> None:
@@ -24,6 +26,16 @@ def test_functions_are_measured_with_their_first_line() -> None:
 
 def test_idioms_are_whole_words() -> None:
     assert IDIOMS.findall("Mended, whoever did it; amendments recommend nothing") == ["Mended", "whoever"]
+
+
+def test_each_name_of_a_type_is_defined_once() -> None:
+    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in (ROOT / "sfd_stream").rglob("*.py")]
+    assert defined_twice(trees) == []
+
+
+def test_no_folder_of_the_package_has_more_files_than_a_newcomer_can_scan() -> None:
+    folder, files = most_files(list((ROOT / "sfd_stream").rglob("*.py")))
+    assert files <= FILES_MAX, folder
 
 
 def test_every_bar_is_printed_with_its_goal() -> None:

@@ -13,7 +13,7 @@ from sfd_stream.cli.partition_options import PlaceArgument, place_of, places_of,
 from sfd_stream.errors import RefusedStateError
 
 if TYPE_CHECKING:
-    from sfd_stream.tools.inspect import Place, Standing, Verdict
+    from sfd_stream.tools.inspect import Place, Standing, Verification
 
 _HELP = """\
 List, verify and repair checkpoints. T/P is topic/partition, or only the partition of input.topic.
@@ -153,7 +153,7 @@ def verify(
         raise typer.Exit(RefusedStateError.exit_code)
 
 
-def _verdict(verdict: "Verdict") -> dict[str, Any]:
+def _verdict(verdict: "Verification") -> dict[str, Any]:
     return {
         "ok": not verdict.problems,
         "manifests": verdict.manifests,
@@ -163,7 +163,7 @@ def _verdict(verdict: "Verdict") -> dict[str, Any]:
     }
 
 
-def _print_verdicts(verdicts: "dict[Place, Verdict]") -> None:
+def _print_verdicts(verdicts: "dict[Place, Verification]") -> None:
     for place, verdict in verdicts.items():
         words = "good" if not verdict.problems else "NOT GOOD"
         print_text(

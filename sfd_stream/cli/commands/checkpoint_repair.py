@@ -17,7 +17,7 @@ from sfd_stream.errors import SettingsError
 if TYPE_CHECKING:
     from sfd_stream.config.model import Settings
     from sfd_stream.state.manifest import Manifest
-    from sfd_stream.state.repair import Start
+    from sfd_stream.state.repair import ResetPoint
     from sfd_stream.tools.inspect import Place, Standing
 
 BROKER_TIMEOUT_S = 15.0
@@ -118,11 +118,11 @@ def prune(config: ConfigOption = None, overrides: SetOption = None, as_json: Jso
 # -- where a reset begins --------------------------------------------------------------------------------
 
 
-def _start_of(settings: "Settings", place: "Place", to: str, standing: "Standing") -> "Start":
+def _start_of(settings: "Settings", place: "Place", to: str, standing: "Standing") -> "ResetPoint":
     """An offset is taken as it is; for `earliest` and `latest` the broker is asked, and the topic's id is pinned."""
     from sfd_stream.cli.build import shape_of
     from sfd_stream.state.manifest import Binding
-    from sfd_stream.state.repair import Start
+    from sfd_stream.state.repair import ResetPoint
 
     if to.isascii() and to.isdigit():
         binding = Binding(None, None, place.group, place.topic, place.partition)  # the next claim fills the ids in
@@ -133,7 +133,7 @@ def _start_of(settings: "Settings", place: "Place", to: str, standing: "Standing
     else:
         raise SettingsError(f"--to {to!r} is none of earliest, latest or an offset")
     parameters = shape_of(settings, place.partition).described()
-    return Start(binding, offset, None, parameters, _output_epoch(settings, place, standing))
+    return ResetPoint(binding, offset, None, parameters, _output_epoch(settings, place, standing))
 
 
 def _ask_broker(settings: "Settings", place: "Place") -> tuple[Any, int, int]:
@@ -181,7 +181,7 @@ def _output_epoch(settings: "Settings", place: "Place", standing: "Standing") ->
 # -- words -----------------------------------------------------------------------------------------------
 
 
-def _reset_words(place: "Place", standing: "Standing", start: "Start", *, keep_sketch: bool) -> str:
+def _reset_words(place: "Place", standing: "Standing", start: "ResetPoint", *, keep_sketch: bool) -> str:
     from sfd_stream.state.manifest import Manifest
     from sfd_stream.tools.inspect import rows_in
 

@@ -21,7 +21,7 @@ from sfd_stream.cli.snapshot_options import (
 )
 
 
-class Picture(StrEnum):
+class PictureName(StrEnum):
     SPECTRUM = "spectrum"
     ENERGY = "energy"
     COMPONENTS = "components"
@@ -32,7 +32,7 @@ def plot(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="File to write: .png or .svg.")],
     *,
     what: Annotated[
-        list[Picture] | None,
+        list[PictureName] | None,
         typer.Option("--what", help="Picture to draw; may be repeated.", show_default="all but drift"),
     ] = None,
     topic: TopicOption = None,
@@ -53,15 +53,15 @@ def plot(
     """
     from sfd_stream.reader import plots
 
-    wanted = what or [Picture.SPECTRUM, Picture.ENERGY, Picture.COMPONENTS]
+    wanted = what or [PictureName.SPECTRUM, PictureName.ENERGY, PictureName.COMPONENTS]
     figure = plots.new_figure(len(wanted))
     with reader_of(some_settings(config, overrides, broker), topic, group, store_url) as reader:
         merged = reader.merged()
         warn_if_incomplete(merged)
         plots.refuse_if_empty(merged)
-        points = plots.drift_points(merged, reader.history(), top) if Picture.DRIFT in wanted else []
+        points = plots.drift_points(merged, reader.history(), top) if PictureName.DRIFT in wanted else []
     for axes, picture in zip(figure.subplots(len(wanted), squeeze=False)[:, 0], wanted, strict=True):
-        if picture is Picture.DRIFT:
+        if picture is PictureName.DRIFT:
             plots.drift(axes, merged, points, top)
         else:
             plots.PICTURES[picture](axes, merged, top)

@@ -37,7 +37,7 @@ class Keys(StrEnum):
     HASH = "hash"
 
 
-class Kind(StrEnum):
+class FileKind(StrEnum):
     NPZ = "npz"
     MTX = "mtx"
     SVMLIGHT = "svmlight"
@@ -62,7 +62,7 @@ def produce(
         typer.Option(metavar="N,D,Z", help="N rows of the paper's generator: Z of D columns each."),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="The generator's seed.")] = 0,
-    kind: Annotated[Kind | None, typer.Option("--as", help="Format of FILE, if its name does not show it.")] = None,
+    kind: Annotated[FileKind | None, typer.Option("--as", help="Format of FILE, if its name does not show it.")] = None,
     topic: Annotated[str | None, typer.Option(help="Topic to write to.", show_default="input.topic")] = None,
     broker: Annotated[
         str | None,
@@ -111,7 +111,7 @@ def _messages(
     file: Path | None,
     synthetic: str | None,
     seed: int,
-    kind: Kind | None,
+    kind: FileKind | None,
     mapping: Callable[[], "FeatureMap"],
     *,
     form: Form | None,
@@ -128,15 +128,15 @@ def _messages(
         blocks, total = paper_synthetic_blocks(n, d, z, seed), n
     else:
         what = kind.value if kind else matrix_files.kind_of(file)
-        if what == Kind.TEXT and form not in (None, Form.LIST):
+        if what == FileKind.TEXT and form not in (None, Form.LIST):
             raise SettingsError(f"words are text, which {form.value} can't hold; leave out --format")
-        if what == Kind.JSONL and form is not None:
+        if what == FileKind.JSONL and form is not None:
             raise SettingsError("records are sent as they are; leave out --format")
         if not file.exists():
             raise SettingsError(f"there is no file {file}; give the path of one that can be read")
-        if what == Kind.TEXT:
+        if what == FileKind.TEXT:
             return row_messages.bag_messages(matrix_files.read_bags(file)), None
-        if what == Kind.JSONL:
+        if what == FileKind.JSONL:
             return row_messages.json_messages(matrix_files.read_lines(file), mapping()), None
         blocks, total = matrix_files.read_matrix(file, what), None
     form = form or Form.PACKED

@@ -66,7 +66,7 @@ def watch(
 
 
 @dataclass(frozen=True)
-class Look:
+class SketchUpdate:
     """One change: the merged sketch, its parts, how far each is behind, and the drift since the first look."""
 
     merged: "MergedSketch"
@@ -77,7 +77,9 @@ class Look:
     """If not, only ages and lags are new."""
 
 
-def _looks(some: "Some", reader: "SnapshotReader", top: int, every_s: float, changes: int | None) -> Iterator[Look]:
+def _looks(
+    some: "Some", reader: "SnapshotReader", top: int, every_s: float, changes: int | None
+) -> Iterator[SketchUpdate]:
     from sfd_stream.kafka.admin import Admin
 
     admin = Admin(client_properties(some), client_hooks(some))
@@ -86,7 +88,7 @@ def _looks(some: "Some", reader: "SnapshotReader", top: int, every_s: float, cha
         first = first or merged
         changed = last is None or merged.sketch is not last.merged.sketch
         drift = _drift(merged, first, top) if changed or last is None else last.drift
-        last = Look(merged, reader.held(), _lags(admin, reader, merged), drift, changed)
+        last = SketchUpdate(merged, reader.held(), _lags(admin, reader, merged), drift, changed)
         yield last
         count += changed
         if count == changes:
@@ -110,7 +112,7 @@ def _drift(merged: "MergedSketch", first: "MergedSketch", top: int) -> "Drift | 
         return None  # not as many directions yet
 
 
-def _lines(looks: Iterator[Look], _top: int, _columns: int) -> None:
+def _lines(looks: Iterator[SketchUpdate], _top: int, _columns: int) -> None:
     from sfd_stream.reader.report import ratio_of
 
     for look in looks:
@@ -122,7 +124,7 @@ def _lines(looks: Iterator[Look], _top: int, _columns: int) -> None:
         sys.stdout.flush()
 
 
-def _json_lines(looks: Iterator[Look], top: int, columns: int) -> None:
+def _json_lines(looks: Iterator[SketchUpdate], top: int, columns: int) -> None:
     """What `read --json` says, with lags and the drift since the first line."""
     from sfd_stream.cli.output import print_json_line
     from sfd_stream.reader.report import report
@@ -137,7 +139,7 @@ def _plain(drift: "Drift | None") -> dict[str, Any] | None:
     return None if drift is None else {"angles": [float(angle) for angle in drift.angles], "error": float(drift.error)}
 
 
-def _live(looks: Iterator[Look], top: int, columns: int) -> None:
+def _live(looks: Iterator[SketchUpdate], top: int, columns: int) -> None:
     from rich.live import Live
 
     with Live("waiting for a first snapshot", refresh_per_second=4) as live:
@@ -145,7 +147,7 @@ def _live(looks: Iterator[Look], top: int, columns: int) -> None:
             live.update(view(look, top, columns), refresh=True)
 
 
-def view(look: Look, top: int, columns: int) -> Any:
+def view(look: SketchUpdate, top: int, columns: int) -> Any:
     """The whole screen, as rich draws it."""
     from rich.console import Group
     from rich.text import Text
@@ -169,7 +171,7 @@ def _angle(drift: "Drift") -> str:
     return f"drift {largest:.1f}° ± {error:.1f}° (k = {len(drift.angles)})"
 
 
-def _partitions(look: Look) -> Any:
+def _partitions(look: SketchUpdate) -> Any:
     from rich import box
     from rich.table import Table
 

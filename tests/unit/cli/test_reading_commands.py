@@ -19,7 +19,7 @@ from rich.console import Console
 from sfd_stream import SnapshotReader
 from sfd_stream.cli import logins, main
 from sfd_stream.cli.commands.merge import listener_for
-from sfd_stream.cli.commands.watch import Look, view
+from sfd_stream.cli.commands.watch import SketchUpdate, view
 from sfd_stream.config import load_some
 from sfd_stream.errors import SettingsError
 from sfd_stream.kafka import admin
@@ -317,7 +317,7 @@ def test_what_asks_for_the_lag_logs_in_as_the_reader_does(
 
 def test_the_live_view_shows_partitions_bars_and_drift() -> None:
     merged = merge(made((0, 2), 3), 1000.0)
-    look = Look(merged, made((0, 2), 3), {"rows/0": 1234}, merged.drift(merged, 2))
+    look = SketchUpdate(merged, made((0, 2), 3), {"rows/0": 1234}, merged.drift(merged, 2))
     console = Console(width=160, record=True, file=open("/dev/null", "w"))  # noqa: SIM115, PTH123 - nobody reads it
     console.print(view(look, 3, 4))
     text = console.export_text()

@@ -18,7 +18,7 @@ from rich.console import Console
 from sfd_stream import SnapshotReader
 from sfd_stream.cli import app, main
 from sfd_stream.cli.commands.doctor import _show
-from sfd_stream.cli.commands.watch import Look, view
+from sfd_stream.cli.commands.watch import SketchUpdate, view
 from sfd_stream.cli.output import print_json, print_table
 from sfd_stream.demo.view import Teller
 from sfd_stream.doctor import Examined
@@ -103,7 +103,7 @@ def test_the_live_view_shows_names_and_labels_safely() -> None:
     parts = [replace(one, id=replace(one.id, topic=f"[red]{EVIL}"), names={0: EVIL}) for one in made()]
     merged = merge(parts[:1], 1000.0)
     console = Console(width=300, file=io.StringIO())
-    console.print(view(Look(merged, parts, {}, None), 3, 12))
+    console.print(view(SketchUpdate(merged, parts, {}, None), 3, 12))
     shown = console.file.getvalue()  # type: ignore[attr-defined]
     assert_safe(shown)
     assert f"[red]{SAFE}" in shown

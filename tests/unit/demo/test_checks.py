@@ -20,7 +20,7 @@ from sfd_stream.demo import checks
 from sfd_stream.demo.picture import Picture
 from sfd_stream.demo.script import Story
 from sfd_stream.demo.stage import DemoWorker, Ground, Workers
-from sfd_stream.demo.view import Look, Teller, view
+from sfd_stream.demo.view import StreamView, Teller, view
 from sfd_stream.sketch.estimator import SparseFrequentDirections
 from sfd_stream.sketch.sketch import Sketch
 from sfd_stream.tools.row_messages import bag_messages
@@ -124,21 +124,21 @@ def part(number: int, **change: object) -> dict[str, object]:
     }  # fmt: skip
 
 
-def screen(look: Look) -> str:
+def screen(look: StreamView) -> str:
     console = Console(width=100, record=True, force_terminal=True, file=io.StringIO())
     console.print(view(look))
     return console.export_text()
 
 
 def test_the_live_table_shows_who_has_what_and_what_nobody_has() -> None:
-    look = Look(2000, 4000, {1: [], 2: [part(0), part(2, state="claiming"), part(3, delta_ratio=None, lag=None)]})
+    look = StreamView(2000, 4000, {1: [], 2: [part(0), part(2, state="claiming"), part(3, delta_ratio=None, lag=None)]})
     lines = [line.split() for line in screen(look).splitlines() if line.strip()]
     assert ["0", "2", "1,500", "12", "1.25%", "0", "s", "ago"] in lines
     assert ["1", "nobody"] in lines
     assert ["2", "2,", "claiming"] in lines
     assert ["3", "2", "1,500", "0", "s", "ago"] in lines
     assert lines[0][1:] == ["4,500", "rows", "in", "the", "sketch", "of", "2,000", "sent"]
-    assert "on their way" in screen(Look(0, 4000, {1: [], 2: []}))
+    assert "on their way" in screen(StreamView(0, 4000, {1: [], 2: []}))
 
 
 def test_where_there_is_no_terminal_lines_are_plain_and_whole(capsys: pytest.CaptureFixture[str]) -> None:
@@ -155,9 +155,9 @@ def test_where_there_is_no_terminal_lines_are_plain_and_whole(capsys: pytest.Cap
 def test_on_a_terminal_the_table_is_drawn_below_and_gone_again_at_the_end() -> None:
     looked, out = threading.Event(), io.StringIO()
 
-    def look() -> Look:
+    def look() -> StreamView:
         looked.set()
-        return Look(10, 20, {2: [part(0)]})
+        return StreamView(10, 20, {2: [part(0)]})
 
     teller = Teller(Console(file=out, force_terminal=True, width=100))
     with teller.watching(look):

@@ -18,7 +18,7 @@ from benchmarks.watching import connected
 from sfd_stream.errors import SettingsError
 from sfd_stream.observe import server
 from sfd_stream.observe.routes import health_of, routes_of
-from sfd_stream.observe.server import Answer, Port, Route, Shared, listening
+from sfd_stream.observe.server import Port, Response, Route, Shared, listening
 from tests.support.watched import Stage
 from tests.system.runs import wait_until
 
@@ -101,10 +101,10 @@ def test_a_connection_accepted_in_the_moment_of_closing_is_closed() -> None:
     """Its task is cancelled before it ran once; the socket that it was given must not stay open."""
     entered, leave = threading.Event(), threading.Event()
 
-    async def blocking() -> Answer:
+    async def blocking() -> Response:
         entered.set()
         leave.wait(10)  # blocks the event loop, so that what follows happens in one turn of it
-        return Answer.text(200, "ok")
+        return Response.text(200, "ok")
 
     port = Port(listening("127.0.0.1", 0), {"/": Route(blocking)})
     port.start()
@@ -233,10 +233,10 @@ def test_a_probe_gets_in_when_all_places_are_taken(monkeypatch: pytest.MonkeyPat
 def test_many_who_ask_at_once_share_one_answer() -> None:
     made = []
 
-    async def costly() -> Answer:
+    async def costly() -> Response:
         made.append(1)
         await asyncio.sleep(0.05)
-        return Answer.text(200, "done")
+        return Response.text(200, "done")
 
     with port_of(routes={"/": Route(Shared(costly, 60.0))}) as port:
         threads = [threading.Thread(target=ask, args=(port, "/")) for _ in range(20)]
@@ -256,7 +256,7 @@ def test_a_flood_waits_its_turn_but_health_does_not(monkeypatch: pytest.MonkeyPa
 
 
 def test_an_answer_that_can_not_be_made_ends_nothing() -> None:
-    async def broken() -> Answer:
+    async def broken() -> Response:
         raise RuntimeError("hunter2")
 
     with port_of(routes={"/": Route(broken)}) as port:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from sfd_stream.state.claim import Wish, assign
 from sfd_stream.state.manifest import Kind, breaches, encode_manifest, manifest_key
 from sfd_stream.state.protocol import Created
-from sfd_stream.state.repair import Mark, Start, reset, rollback
+from sfd_stream.state.repair import Mark, ResetPoint, reset, rollback
 from sfd_stream.state.retention import retain
 from sfd_stream.state.steps import Refused
 from sfd_stream.wire import frames
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pytest
 
 MARK = Mark(PREFIX, "rows/0", "repair", 3.0)
-START = Start(replace(BINDING, topic_id="new"), 40, None, {"ell": 8}, None)
+START = ResetPoint(replace(BINDING, topic_id="new"), 40, None, {"ell": 8}, None)
 
 
 def test_a_rollback_is_a_new_manifest_of_the_state_before() -> None:

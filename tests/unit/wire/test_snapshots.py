@@ -20,7 +20,7 @@ from sfd_stream.errors import ChecksumError, FormatError, NewerFormatError
 from sfd_stream.sketch.sketch import Sketch
 from sfd_stream.wire import snapshots
 from sfd_stream.wire.columns import FixedColumns, GrowingColumns, HashedColumns
-from sfd_stream.wire.snapshot_ids import Part, SnapshotId
+from sfd_stream.wire.snapshot_ids import SnapshotId, SnapshotPart
 from sfd_stream.wire.snapshots import (
     Reference,
     Snapshot,
@@ -55,7 +55,7 @@ MERGED = replace(
     SNAPSHOT,
     id=replace(ID, topic="world", partition=0),
     partitions=1,
-    merged_from=tuple(Part(replace(ID, partition=p), 8, 100 + p, 6, 1700000000.0) for p in (0, 3)),
+    merged_from=tuple(SnapshotPart(replace(ID, partition=p), 8, 100 + p, 6, 1700000000.0) for p in (0, 3)),
     dtype="float32",
 )
 REFERENCE = Reference(ID, "s3://bucket/prefix", "words/rows/3/blobs/x-snapshot", 1234, bytes(range(16)))
