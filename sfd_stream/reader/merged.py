@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
-from scipy.sparse.linalg import LinearOperator
 
 from sfd_stream.errors import NoSnapshotError, UnmergeableError
-from sfd_stream.sketch.drift import Drift
-from sfd_stream.sketch.features import Features
-from sfd_stream.sketch.intervals import Interval
 from sfd_stream.sketch.rows import Float
 from sfd_stream.sketch.scoring.score import Scorer
-from sfd_stream.sketch.sketch import PCA, HasSketch, Sketch, coordinates
+from sfd_stream.sketch.sketch import Sketch, coordinates
 from sfd_stream.wire.columns import HashedColumns
 from sfd_stream.wire.features import FeatureMap
 from sfd_stream.wire.sketch_files import load_snapshot, save_snapshot, sketch_in
@@ -24,9 +21,9 @@ from sfd_stream.wire.snapshot_ids import SnapshotId, SnapshotPart
 from sfd_stream.wire.snapshots import Snapshot
 
 
-@dataclass(frozen=True, eq=False)
-class MergedSketch:
-    """One sketch of all partitions, which answers what a `Sketch` answers, for `sketch`.
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class MergedSketch(Sketch):
+    """One sketch of all partitions that knows which partitions it has.
 
     `parts` are the snapshots in it, `missing` names the partitions without one: empty when it is complete. The examples
     of the methods continue this one:
@@ -38,7 +35,6 @@ class MergedSketch:
     MergedSketch(all 1 partitions; oldest ... s; Sketch(ell=4, d=1,024, rows=9, ...))
     """
 
-    sketch: Sketch
     parts: tuple[SnapshotPart, ...]
     missing: tuple[str, ...]
     names: Mapping[int, str]
@@ -52,6 +48,15 @@ class MergedSketch:
         some = ", ".join(self.missing[:4]) + (", ..." if len(self.missing) > 4 else "")
         state = f"all {whole} partitions" if self.complete else f"INCOMPLETE: {held} of {whole} partitions, no {some}"
         return f"MergedSketch({state}; oldest {max(self.ages_s.values()):.0f} s; {self.sketch!r})"
+
+    def __eq__(self, other: object) -> bool:
+        """Bit for bit, and of the same partitions."""
+        return isinstance(other, MergedSketch) and super().__eq__(other)
+
+    __hash__ = Sketch.__hash__
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (partial(type(self), **{field.name: getattr(self, field.name) for field in fields(self)}), ())
 
     @property
     def complete(self) -> bool:
@@ -69,88 +74,12 @@ class MergedSketch:
         labels = _labels(self.parts)
         return {labels(part): max(self.read_at_s - part.made_at_s, 0.0) for part in self.parts}
 
-    # What a Sketch answers
+    @cached_property
+    def sketch(self) -> Sketch:
+        """The same without its partitions."""
+        return Sketch(**_values(self))
 
-    @property
-    def d(self) -> int:
-        """The number of columns."""
-        return self.sketch.d
-
-    @property
-    def k_max(self) -> int:
-        """The largest k that can be asked for."""
-        return self.sketch.k_max
-
-    @property
-    def rows(self) -> int:
-        """The number of rows, exactly."""
-        return self.sketch.rows
-
-    @property
-    def nnz(self) -> int:
-        """The number of non-zeros, exactly."""
-        return self.sketch.nnz
-
-    @property
-    def squared_frobenius(self) -> float:
-        """The sum of all squared values, ||A||F^2."""
-        return self.sketch.squared_frobenius
-
-    @property
-    def matrix(self) -> Float:
-        """B, the sketch's matrix (at most ell x d)."""
-        return self.sketch.matrix
-
-    @property
-    def ell(self) -> int:
-        """The most rows that B may have."""
-        return self.sketch.ell
-
-    @property
-    def column_sums(self) -> Float | None:
-        """The sum of each column; None where the snapshots were published without them."""
-        return self.sketch.column_sums
-
-    @property
-    def weight(self) -> float:
-        """The number of rows, less where old rows count less."""
-        return self.sketch.weight
-
-    @property
-    def shrinks(self) -> int:
-        """How often rows were shrunk."""
-        return self.sketch.shrinks
-
-    @property
-    def delta(self) -> float:
-        """The certified error: no eigenvalue of A'A - B'B exceeds it."""
-        return self.sketch.delta
-
-    @property
-    def failure_probability(self) -> float:
-        """The probability with which delta may not hold."""
-        return self.sketch.failure_probability
-
-    @property
-    def rounding(self) -> float:
-        """How far below 0 rounding may bring an eigenvalue of A'A - B'B."""
-        return self.sketch.rounding
-
-    @property
-    def mean(self) -> Float:
-        """The rows' exact (weighted) mean."""
-        return self.sketch.mean
-
-    @property
-    def total_variance(self) -> float:
-        """The sum of the variances of all columns."""
-        return self.sketch.total_variance
-
-    def singular_values(self, k: int | None = None) -> Float:
-        return self.sketch.singular_values(k)
-
-    def components(self, k: int | None = None) -> Float:
-        return self.sketch.components(k)
+    # As a Sketch answers, but where columns may grow
 
     def project(self, X: Any, k: int | None = None) -> Float:
         """Rows of X in the coordinates of the k strongest directions (not centred).
@@ -161,21 +90,6 @@ class MergedSketch:
         [[0.89, 0.0], [0.0, 0.89]]
         """
         return coordinates(X, self.components(k), self.features, growing=self.columns == "growing")
-
-    def explained(self, k: int) -> Interval:
-        return self.sketch.explained(k)
-
-    def covariance(self, i: int | str, j: int | str) -> Interval:
-        return self.sketch.covariance(i, j)
-
-    def gram(self) -> LinearOperator:
-        return self.sketch.gram()
-
-    def pca(self, k: int) -> PCA:
-        return self.sketch.pca(k)
-
-    def drift(self, other: Sketch | HasSketch, k: int) -> Drift:
-        return self.sketch.drift(other, k)
 
     def scorer(self, k: int | None = None, centred: bool = True, *, growing: bool | None = None) -> Scorer:
         """A basis of the k strongest directions that scores rows, as of `Sketch.scorer`.
@@ -189,7 +103,7 @@ class MergedSketch:
 
     # Sketches made of it: of which partitions they are, they do not know
 
-    def merge(self, other: Sketch | HasSketch) -> Sketch:
+    def merge(self, other: Sketch) -> Sketch:
         return self.sketch.merge(other)
 
     def resized(self, ell: int) -> Sketch:
@@ -237,47 +151,23 @@ class MergedSketch:
         ('rows/0',)
         """
         found = load_snapshot(file, max_bytes)
-        return replace(merge([found], found.made_at_s), sketch=sketch_in(found))
+        return replace(merge([found], found.made_at_s), **_values(sketch_in(found)))
 
     # By name
-
-    @property
-    def features(self) -> Features | None:
-        """What the columns stand for, where they have names."""
-        return self.sketch.features
 
     @property
     def mapping(self) -> FeatureMap | None:
         """How records became features, where rows were records."""
         return self.features.mapping if isinstance(self.features, HashedColumns) else None
 
-    def name(self, column: int) -> str:
-        return self.sketch.name(column)
-
-    def components_by_name(self, k: int | None = None, *, centre: bool = False) -> Float:
-        return self.sketch.components_by_name(k, centre=centre)
-
-    def by_name(self, components: Float) -> Float:
-        return self.sketch.by_name(components)
-
-    def top(self, k: int | None = None, columns: int = 10, *, centre: bool = False) -> list[list[tuple[str, float]]]:
-        return self.sketch.top(k, columns, centre=centre)
-
-    def to_table(self, k: int | None = None, top: int | None = None, *, centre: bool = False) -> dict[str, Any]:
-        return self.sketch.to_table(k, top, centre=centre)
-
-    def to_frame(self, k: int | None = None, top: int | None = None, *, centre: bool = False) -> Any:
-        return self.sketch.to_frame(k, top, centre=centre)
-
 
 MISSING_MAX = 1_000_000
 """The most partitions that are named as missing."""
 
 
-for _name, _answer in vars(MergedSketch).items():
-    # What a Sketch answers is documented there; help() shows it here too.
-    if not _name.startswith("_") and callable(getattr(Sketch, _name, None)) and not _answer.__doc__:
-        _answer.__doc__ = getattr(Sketch, _name).__doc__
+def _values(sketch: Sketch) -> dict[str, Any]:
+    """The fields that every sketch has."""
+    return {field.name: getattr(sketch, field.name) for field in fields(Sketch)}
 
 
 def merge(
@@ -305,7 +195,7 @@ def merge(
     if columns == "hashed" and seed is not None:
         sketch = replace(sketch, features=HashedColumns(d, seed, names=names, mapping=snapshots[0].mapping).known())
     return MergedSketch(
-        sketch=sketch if ell is None else sketch.resized(ell),
+        **_values(sketch if ell is None else sketch.resized(ell)),
         parts=parts,
         missing=_missing(parts),
         names=names,

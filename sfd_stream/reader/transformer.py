@@ -183,7 +183,7 @@ class SketchTransformer:
 
 
 def _sketch_of(given: Sketch | MergedSketch | HasMerged) -> Sketch | MergedSketch:
-    if isinstance(given, Sketch | MergedSketch):
+    if isinstance(given, Sketch):
         return given
     if not hasattr(given, "merged"):
         hint = ": call its sketch()" if hasattr(given, "sketch") else ""

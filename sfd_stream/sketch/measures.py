@@ -12,12 +12,12 @@ import scipy.sparse as sp
 from scipy.sparse.linalg import LinearOperator, eigsh, svds
 
 from sfd_stream.sketch.rows import whole
-from sfd_stream.sketch.sketch import HasSketch, Sketch, at_most, check_width, sketch_of
+from sfd_stream.sketch.sketch import Sketch, at_most, check_width, sketch_of
 
 EXACT_D_MAX = 2000
 
 
-def covariance_error(A: Any, sketch: Sketch | HasSketch) -> float:
+def covariance_error(A: Any, sketch: Sketch) -> float:
     """cov-err = ||A'A - B'B||_2 / ||A||_F^2.
 
     >>> from sfd_stream import SparseFrequentDirections, covariance_error, paper_synthetic, projection_error
@@ -45,7 +45,7 @@ def covariance_error(A: Any, sketch: Sketch | HasSketch) -> float:
     return float(np.abs(top[0])) / total
 
 
-def projection_error(A: Any, sketch: Sketch | HasSketch, k: int) -> float:
+def projection_error(A: Any, sketch: Sketch, k: int) -> float:
     """proj-err = ||A - A V_k V_k'||_F^2 / ||A - A_k||_F^2 for the k strongest directions V_k of B; at least 1.
 
     A sketch that has fewer than k directions is judged by all that it has.

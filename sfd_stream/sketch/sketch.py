@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -51,13 +51,6 @@ class PCA(NamedTuple):
     explained_variance: Float
     error: float
     mean: Float
-
-
-class HasSketch(Protocol):
-    """What stands for a sketch, as a merge that was read does."""
-
-    @property
-    def sketch(self) -> Sketch: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -311,7 +304,7 @@ class Sketch:
         """
         return frame_of(self.to_table(k, top, centre=centre))
 
-    def drift(self, other: Sketch | HasSketch, k: int) -> Drift:
+    def drift(self, other: Sketch, k: int) -> Drift:
         """How far these rows are from those of `other`, the reference: by the principal angles between the top-k
         subspaces, and by the energy outside the reference's k directions, each with its certified error.
 
@@ -382,7 +375,7 @@ class Sketch:
 
     # Making others of it
 
-    def merge(self, other: Sketch | HasSketch) -> Sketch:
+    def merge(self, other: Sketch) -> Sketch:
         """The float64 sketch of both inputs' rows. delta and failure probabilities add; this shrink adds to delta.
 
         >>> sketch.merge(sketch).rows
@@ -556,18 +549,17 @@ def check_k(k: Any, most: int, reason: str) -> int:
     return int(k)
 
 
-def at_most(k: int | None, sketch: Sketch | HasSketch) -> int | None:
+def at_most(k: int | None, sketch: Sketch) -> int | None:
     """The k to ask for where fewer directions will do: k, or as many as the sketch has. None means all."""
     most = sketch_of(sketch).k_max
     return None if k is None or k >= most else k
 
 
 def sketch_of(given: Any) -> Sketch:
-    found = getattr(given, "sketch", given)
-    if not isinstance(found, Sketch):
-        hint = ": call its sketch()" if callable(found) else ""
+    if not isinstance(given, Sketch):
+        hint = ": call its sketch()" if callable(getattr(given, "sketch", None)) else ""
         raise TypeError(f"a sketch is needed, not a {type(given).__name__}{hint}")
-    return found
+    return given
 
 
 def coordinates(X: Any, components: Float, features: Features | None = None, *, growing: bool = False) -> Float:

@@ -86,7 +86,7 @@ def _looks(
     first, last, count = None, None, 0
     for merged in reader.watch(every_s=every_s, unchanged=True):
         first = first or merged
-        changed = last is None or merged.sketch is not last.merged.sketch
+        changed = last is None or merged.matrix is not last.merged.matrix
         drift = _drift(merged, first, top) if changed or last is None else last.drift
         last = SketchUpdate(merged, reader.held(), _lags(admin, reader, merged), drift, changed)
         yield last

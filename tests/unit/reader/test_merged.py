@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
+import pickle
 import sys
 from dataclasses import fields, replace
 from typing import Any
@@ -18,6 +20,7 @@ from sfd_stream.errors import FormatError, UnmergeableError
 from sfd_stream.reader.merged import MergedSketch, merge
 from sfd_stream.reader.newest import Newest
 from sfd_stream.sketch.rows import RowBlock
+from sfd_stream.sketch.sketch import Sketch
 from sfd_stream.state.partition import PartitionState
 from sfd_stream.wire.rows.decode import HashedColumns, decode, encode_row
 from sfd_stream.wire.snapshots import Snapshot, decode_snapshot, encode_snapshot
@@ -204,6 +207,32 @@ def test_what_a_sketch_answers_a_merged_one_answers_too() -> None:
     assert merged.resized(3) == merged.sketch.resized(3)
     assert merged.padded(20).d == 20
     assert merged.astype("float32").matrix.dtype == np.float32
+
+
+def test_a_sketch_made_of_a_merged_one_claims_no_partitions() -> None:
+    """Its rows may be others: `parts` and `missing` would be wrong."""
+    merged = named()
+    assert isinstance(merged, Sketch)
+    made = [merged.merge(merged), merged.sketch.merge(merged), merged.resized(3), merged.resized(merged.ell)]
+    made += [merged.padded(20), merged.padded(merged.d), merged.astype("float32"), merged.astype("float64")]
+    assert all(type(each) is Sketch for each in [*made, merged.sketch])
+
+
+def test_merged_sketches_are_equal_if_their_rows_and_their_partitions_are() -> None:
+    merged = named()
+    assert merged == named()
+    assert hash(merged) == hash(named())
+    assert merged != replace(merged, missing=("rows/9",))
+    assert merged != replace(merged, delta=merged.delta + 1.0)
+    assert merged != merged.sketch
+    assert merged.sketch != merged
+
+
+def test_copies_of_a_merged_sketch_are_whole_and_frozen() -> None:
+    merged = named()
+    for copied in (copy.deepcopy(merged), pickle.loads(pickle.dumps(merged))):  # noqa: S301 - our own bytes
+        assert copied == merged
+        assert not copied.matrix.flags.writeable
 
 
 def test_the_table_is_a_data_frame_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
