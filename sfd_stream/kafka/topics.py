@@ -37,20 +37,20 @@ def ensure_topic(
     A topic that does not exist is created with `partitions`, or `new_partitions`, or the broker's default.
     `admin` is an `Admin`. `timeout_s`: time limit for the first answer of a broker.
     """
-    cluster = _listed(admin, timeout_s=timeout_s)
+    cluster = listed(admin, timeout_s=timeout_s)
     found = _partitions_of(cluster, topic)
     if found is None:
-        # The built-in broker has no controller to make topics: it makes them by itself when asked for one.
+        # The built-in broker has no controller to create topics: it creates them by itself when asked for one.
         if cluster.controller_id in cluster.brokers:
-            _create(admin, cluster, topic, partitions or new_partitions, config or {})
+            create_topic(admin, topic, partitions or new_partitions, config or {})
         found = _await_partitions(admin, topic, sleep)
     if partitions is not None and found != partitions:
         raise SettingsError(f"topic {topic} has {found} partitions, not {partitions}; leave out --partitions")
     return found
 
 
-def _listed(admin: Any, topic: str | None = None, timeout_s: float | None = None) -> Any:
-    """The cluster's metadata. Listing all topics makes none; asking for one by name may make it."""
+def listed(admin: Any, topic: str | None = None, timeout_s: float | None = None) -> Any:
+    """The cluster's metadata. Listing all topics creates none; asking for one by name may create it."""
 
     def question(left_s: float) -> Any:
         slice_s = min(left_s, SLICE_S)
@@ -68,7 +68,7 @@ def unavailable(admin: Any, words: str) -> BrokerUnavailableError:
 
 
 def _partitions_of(cluster: Any, topic: str) -> int | None:
-    """None while the topic is not there or a partition of it has no leader."""
+    """None while the topic does not exist or a partition of it has no leader."""
     metadata = cluster.topics.get(topic)
     if metadata is None or metadata.error is not None or not metadata.partitions:
         return None
@@ -76,23 +76,28 @@ def _partitions_of(cluster: Any, topic: str) -> int | None:
     return len(metadata.partitions) if has_leaders else None
 
 
-def _create(admin: Any, cluster: Any, topic: str, partitions: int | None, config: Mapping[str, str]) -> None:
-    count = partitions or _BROKER_DEFAULT
-    wanted = NewTopic(topic, num_partitions=count, replication_factor=_BROKER_DEFAULT, config=dict(config))
+def create_topic(
+    admin: Any, topic: str, partitions: int | None, config: Mapping[str, str], replication_factor: int | None = None
+) -> bool:
+    """Creates it and returns True; False where it exists already, which is left as it is."""
+    cluster, default = listed(admin), _BROKER_DEFAULT
+    new = NewTopic(topic, partitions or default, replication_factor or default, config=dict(config))
     try:
-        admin.create_topics([wanted], operation_timeout=_TIMEOUT_S, request_timeout=_TIMEOUT_S)[topic].result()
+        admin.create_topics([new], operation_timeout=_TIMEOUT_S, request_timeout=_TIMEOUT_S)[topic].result()
     except KafkaException as error:
         cause = error.args[0]
         if cause.code() == KafkaError.TOPIC_ALREADY_EXISTS:
-            return  # somebody was quicker
+            return False
         if is_away(cause):
             words = f"topic {topic} was not created within {_TIMEOUT_S:.0f} s ({cause.name()})"
             raise unavailable(admin, words) from None
         raise BrokerRefusedError(
-            f"topic {topic} is not there and can't be made ({cause.str()}); create it, for example with"
-            f" kafka-topics.sh --bootstrap-server {_address(cluster)} --create --topic {topic}"
-            f" --partitions {partitions or 1}" + "".join(f" --config {name}={value}" for name, value in config.items())
+            f"topic {topic} does not exist and can't be created ({cause.name()}: {cause.str()}); grant CREATE on it, or"
+            f" create it, for example with kafka-topics.sh --bootstrap-server {_address(cluster)} --create"
+            f" --topic {topic} --partitions {partitions or 1}"
+            + "".join(f" --config {name}={value}" for name, value in config.items())
         ) from error
+    return True
 
 
 def _address(cluster: Any) -> str:
@@ -101,8 +106,8 @@ def _address(cluster: Any) -> str:
 
 def _await_partitions(admin: Any, topic: str, sleep: Callable[[float], None]) -> int:
     for _ in range(int(_TIMEOUT_S / _RETRY_S)):
-        found = _partitions_of(_listed(admin, topic), topic)
+        found = _partitions_of(listed(admin, topic), topic)
         if found is not None:
             return found
         sleep(_RETRY_S)
-    raise BrokerUnavailableError(f"topic {topic} was made but has no leaders after {_TIMEOUT_S:.0f} s; try again")
+    raise BrokerUnavailableError(f"topic {topic} was created but has no leaders after {_TIMEOUT_S:.0f} s; try again")

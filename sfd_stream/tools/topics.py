@@ -1,4 +1,4 @@
-"""The topics that settings name, as they should be made: rows in, snapshots and merges compacted, dead letters kept."""
+"""The topics that settings name, as they should be: rows in, snapshots and merges compacted, dead letters kept."""
 
 from __future__ import annotations
 
@@ -6,19 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
-
-from sfd_stream.errors import BrokerRefusedError
-from sfd_stream.kafka.admin import SLICE_S
-from sfd_stream.kafka.errors import is_away
-from sfd_stream.kafka.topics import unavailable
-
 if TYPE_CHECKING:
     from sfd_stream.config.model import Settings
 
-_BROKER_DEFAULT: Final = -1
-_TIMEOUT_S: Final = 30.0
 _MESSAGE_MAX_BYTES: Final = 1_000_000  # librdkafka's own
 SNAPSHOT_PARTITIONS: Final = 1
 """Of a new topic of snapshots or merges. One is enough: readers read them all, and in order."""
@@ -55,26 +45,3 @@ def compacted_topic_config(value_bytes: int) -> dict[str, str]:
     """Settings of a new topic for snapshots of at most this size."""
     size = max(value_bytes + ROOM_BYTES, 1_048_588)  # never below Kafka's own default
     return {"cleanup.policy": "compact", "max.message.bytes": str(size)}
-
-
-def make_topic(admin: Any, topic: WantedTopic, replication_factor: int | None) -> bool:
-    """Make it and say True, or say False where it is there already; nothing is changed about one that is."""
-    try:
-        admin.ask(lambda left_s: admin.list_topics(timeout=min(left_s, SLICE_S)), _TIMEOUT_S)
-    except TimeoutError as error:
-        raise unavailable(admin, str(error)) from None
-    new = NewTopic(topic.name, topic.partitions, replication_factor or _BROKER_DEFAULT, config=topic.config)
-    try:
-        admin.create_topics([new], operation_timeout=_TIMEOUT_S, request_timeout=_TIMEOUT_S)[topic.name].result()
-    except KafkaException as error:
-        cause = error.args[0]
-        if cause.code() == KafkaError.TOPIC_ALREADY_EXISTS:
-            return False
-        if is_away(cause):
-            words = f"topic {topic.name} was not created within {_TIMEOUT_S:.0f} s ({cause.name()})"
-            raise unavailable(admin, words) from None
-        raise BrokerRefusedError(
-            f"topic {topic.name} can't be made ({cause.name()}: {cause.str()}); grant CREATE on it, or make it with"
-            f" {topic.partitions} partitions and {topic.config or 'no settings of its own'}"
-        ) from error
-    return True

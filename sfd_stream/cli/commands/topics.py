@@ -1,4 +1,4 @@
-"""`sfd-stream topics`: make the topics that the settings name, where they are missing."""
+"""`sfd-stream topics`: create the topics that the settings name, where they are missing."""
 
 # Annotations are evaluated: typer reads them.
 from typing import Annotated
@@ -26,11 +26,15 @@ def topics(
     """
     from sfd_stream.cli.build import admin_of
     from sfd_stream.cli.output import print_json, print_table
-    from sfd_stream.tools.topics import make_topic, wanted_topics
+    from sfd_stream.kafka.topics import create_topic
+    from sfd_stream.tools.topics import wanted_topics
 
     settings = settings_from(config, overrides).settings
     admin = admin_of(settings)
-    made = [(topic, make_topic(admin, topic, replication_factor)) for topic in wanted_topics(settings, partitions)]
+    made = [
+        (topic, create_topic(admin, topic.name, topic.partitions, topic.config, replication_factor))
+        for topic in wanted_topics(settings, partitions)
+    ]
     if as_json:
         print_json({topic.name: "made" if new else "there" for topic, new in made})
         return

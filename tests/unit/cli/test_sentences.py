@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sfd_stream.cli import main
-from sfd_stream.tools import topics
+from sfd_stream.kafka import topics
 from tests.support.kafka import free_ports
 
 if TYPE_CHECKING:

@@ -84,4 +84,4 @@ def test_a_broker_that_refuses_is_said(kafka: Broker, capsys: pytest.CaptureFixt
     given = [*SETTINGS, f"kafka.bootstrap.servers={kafka.bootstrap}", f"input.topic=t-{uuid.uuid4().hex[:8]}"]
     command = ["topics", "--partitions", "1", "--replication-factor", "7"]
     assert main(command + [word for item in given for word in ("--set", item)]) == 5
-    assert "can't be made (INVALID_REPLICATION_FACTOR" in capsys.readouterr().err
+    assert "can't be created (INVALID_REPLICATION_FACTOR" in capsys.readouterr().err
