@@ -96,11 +96,14 @@ class Questions:
         return sum(known) if ends and len(known) == len(ends) else None
 
     def membership(self) -> bytes | None:
-        """Who we are in the group, in which generation, for a transaction's offsets; None while it is no member.
+        """Who we are in the group, in which generation, for a transaction's offsets; None while it is no member, and
+        from the moment it is another member until the group has assigned something to that one.
 
         A blank one must never be used: the coordinator takes it for a group without members, and checks nothing.
         """
-        member = self._consumer.memberid()
+        return self._membership_of(self._assignment.member)
+
+    def _membership_of(self, member: str) -> bytes | None:
         found = self._consumer.consumer_group_metadata()
         return found if member and member.encode() in found else None
 
@@ -121,4 +124,4 @@ class Questions:
         return True
 
     def member_id(self) -> str:
-        return self._consumer.memberid()
+        return self._assignment.member_id()
