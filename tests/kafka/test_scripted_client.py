@@ -167,6 +167,15 @@ def test_a_new_membership_is_not_used_for_what_was_assigned_under_the_old_one(pl
 
 
 @every_protocol
+def test_a_membership_without_a_generation_is_not_used(play: Any, protocol: str) -> None:
+    """A group without members would take it for an administrator's, and check nothing."""
+    played = play(protocol)
+    played.poll(lambda: played.client.assign_to_it(0, 1))
+    played.client.generation = -1
+    assert played.source.membership() is None
+
+
+@every_protocol
 @pytest.mark.parametrize("given", [(), (2,)])
 def test_an_assignment_to_a_new_member_loses_everything_that_is_still_held(
     play: Any, protocol: str, given: tuple[int, ...]
