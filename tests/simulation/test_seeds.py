@@ -18,7 +18,7 @@ from tests.simulation.test_conformance import simulated
 
 CODE = "from tests.simulation.run import simulate; from tests.simulation.scenario import draw;"
 SEEDS, CHUNK = 780, 30
-REPEATED = (0, 1, 2, 13, 18, 35)
+REPEATED = (0, 1, 2, 4)
 """With and without aimed faults, with and without a point before every statement."""
 
 
@@ -73,6 +73,7 @@ def print_differences() -> None:
     print([seed for seed in REPEATED if not alone[seed] == later[seed] == again[seed]])
 
 
+@pytest.mark.slow
 def test_a_history_does_not_depend_on_what_ran_before_in_its_process() -> None:
     """In a process of its own, which has no threads that a fork could hurt."""
     script = "from tests.simulation.test_seeds import print_differences; print_differences()"
