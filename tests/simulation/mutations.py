@@ -80,7 +80,7 @@ MUTATIONS: dict[str, Mutation] = {
         _CREATE,
         _CREATE.replace("if (yield from numbers_after(prefix, manifest.number)):", "if False:"),
         300,
-        aim="stalls",
+        aim="slots",
     ),
     "claim without epoch + 1": _one(
         "state/claim.py", "epoch=next_epoch(manifest.epoch, shown),", "epoch=manifest.epoch,"
@@ -226,6 +226,20 @@ MUTATIONS: dict[str, Mutation] = {
         "                return False\n",
         300,
         aim="stalls",
+    ),
+    "a membership used for what an earlier one held": Mutation(
+        (
+            Edit(
+                "kafka/source.py",
+                "        return self._membership_of(self._assignment.member)",
+                "        return self._membership_of(self.member_id())",
+            ),
+            Edit(
+                "kafka/assignment.py", "if self._incremental and self.is_same_member else", "if self._incremental else"
+            ),
+        ),
+        300,
+        aim="memberships",
     ),
     "epoch below the output topic's": _one(
         "state/claim.py",
