@@ -25,7 +25,6 @@ from sfd_stream.service.meter import Meter
 from sfd_stream.service.seen import (
     Around,
     Facts,
-    JobKind,
     Seen,
     applied_of,
     claim_step_s,
@@ -152,14 +151,14 @@ class Watch:
         self.meter.add(m.RESTORED_ROWS, facts.rows)
         known.replay_from, known.replay_to = (now, facts), None
 
-    def fenced(self, partition: int, job: JobKind) -> None:
+    def fenced(self, partition: int, job: str) -> None:
         """Which its job told."""
         self._fences += 1
         self.meter.add(m.FENCES)
         self.meter.add(m.FAILURES[job], 1, "fenced")
         self._partitions.pop(partition, None)
 
-    def job_failed(self, job: JobKind, error: BaseException) -> None:
+    def job_failed(self, job: str, error: BaseException) -> None:
         self.meter.add(m.FAILURES[job], 1, failure_kind(error))
 
     def _known(self, partition: int) -> Known:

@@ -13,11 +13,12 @@ from sfd_stream.errors import FencedError, StoreUnavailableError
 from sfd_stream.state.assign import Wish, assign
 from sfd_stream.state.manifest import Binding, Manifest, SnapshotRef
 from sfd_stream.state.partition import Durable, Frozen, PartitionState, Shape, encode, restore
+from sfd_stream.state.perform import no_broker
 from sfd_stream.state.protocol import Created, check_owner, checkpoint, load_blobs
 from sfd_stream.state.retention import retain
 from sfd_stream.state.steps import Fenced, Question, Refused, Steps
 from sfd_stream.storage.contract import partition_prefix
-from sfd_stream.worker.jobs import Job, Point, procedure
+from sfd_stream.worker.jobs import Job, procedure, reached
 from sfd_stream.worker.runtime import Plan, Runtime
 
 T = TypeVar("T")
@@ -101,6 +102,7 @@ class CheckpointChain:
 
         `binding` is the topic's as of now.
         """
+        yield from reached(self._runtime, "before-blobs")
         created = yield from self._run(self._writing(frozen, binding, snapshot))
         self.manifest = created.manifest
         self._durable = Durable.of(frozen, created.manifest)
@@ -109,7 +111,6 @@ class CheckpointChain:
     def _writing(self, frozen: Frozen, binding: Binding, snapshot: bytes | None) -> Steps[Created | Fenced | Refused]:
         """Encodes on the thread that then writes."""
         encoded = replace(encode(frozen, self._durable), snapshot=snapshot)
-        yield Point("before-blobs")  # type: ignore[misc]
         return (
             yield from checkpoint(
                 self.prefix,
@@ -137,7 +138,7 @@ class CheckpointChain:
         """Removes what no kept state needs any more."""
         yield from self._run(retain(self.prefix, keep=self._settings.keep, own=self.newest, where=self.where))
 
-    def _run(self, steps: Steps[T | Fenced | Refused], ask: Callable[[Question], Job[Any]] | None = None) -> Job[T]:
+    def _run(self, steps: Steps[T | Fenced | Refused], ask: Callable[[Question], Job[Any]] = no_broker) -> Job[T]:
         give_up_s = self._settings.give_up_s
         outcome = yield from procedure(self._runtime, steps, give_up_s=give_up_s, failed=self._failed, ask=ask)
         if isinstance(outcome, Fenced):

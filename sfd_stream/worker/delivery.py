@@ -12,13 +12,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from sfd_stream.kafka.commits import Committed
+from sfd_stream.errors import SfdError
 from sfd_stream.kafka.sink import TOO_LARGE, Sink, Ticket
 from sfd_stream.kafka.source import Source
 from sfd_stream.service.watch import Watch
 from sfd_stream.state.offset_metadata import metadata_of
-from sfd_stream.worker.jobs import Background, Job, Wait, reached
-from sfd_stream.worker.partitions import Commit, OwnedPartition, Partitions
+from sfd_stream.worker.jobs import Job, Wait, answer, reached
+from sfd_stream.worker.partitions import Commit, OwnedPartition, Partitions, Phase
 from sfd_stream.worker.runtime import Log, Runtime
 from sfd_stream.worker.snapshots import SnapshotEncoder
 
@@ -38,11 +38,8 @@ class Delivery:
     log: Log
     encoder: SnapshotEncoder | None = None
     """None where nothing is published."""
-
-    def __post_init__(self) -> None:
-        self._again_s: float | None = None
-        self._ours: dict[int, int] = {}
-        self._confirming = Background[dict[int, Committed | None]](self.runtime, CONFIRM_EVERY_S)
+    _again_s: float | None = None
+    """When commits that failed are sent again."""
 
     def deliver(self, owned: OwnedPartition, snapshot: bytes | None = None, *, again: bool = False) -> Job[None]:
         """Brings the broker up to the newest manifest. `snapshot`: the bytes of its pending snapshot, where they are at
@@ -82,24 +79,26 @@ class Delivery:
             for owned in self.partitions:
                 if owned.commit is not None and not owned.commit.acknowledged:
                     self._send(owned, owned.commit)
-        self._confirm()
 
-    def _confirm(self) -> None:
-        """Asks what is committed; what is behind our own last commit is committed again."""
-        if self._confirming.is_due:
-            self._ours = dict(self.source.last_committed)
-            if self._ours:
-                self._confirming.ask(self.source.committed, tuple(self._ours), CONFIRM_TIMEOUT_S)
-        confirmed = self._confirming.take()
-        if confirmed is None or confirmed.cancelled() or confirmed.exception() is not None:
-            return  # asked again; the worker itself reports a broker that is unavailable
-        for partition, committed in confirmed.result().items():
-            owned = self.partitions.get(partition)
-            if owned is None or owned.commit is None or not owned.commit.acknowledged:
+    def confirm(self) -> Job[None]:
+        """In the background: what is committed behind our own last commit is committed again."""
+        while True:
+            yield Wait("next confirmation", for_s=CONFIRM_EVERY_S)
+            ours = {owned: owned.commit for owned in self.partitions if owned.commit and owned.commit.acknowledged}
+            if not ours:
                 continue
-            if committed is not None and committed.offset < self._ours[partition]:
-                owned.log.info("committed offset went back, committing it again", committed=committed.offset)
-                self._send(owned, owned.commit._replace(acknowledged=False))
+            numbers = [owned.number for owned in ours]
+            try:
+                asking = self.runtime.io.submit(self.source.committed, numbers, CONFIRM_TIMEOUT_S)
+                found = yield from answer("committed", asking)
+            except (SfdError, TimeoutError):
+                continue  # asked again; the worker itself reports a broker that is unavailable
+            for owned, commit in ours.items():
+                committed = found[owned.number]
+                unchanged = owned.phase is not Phase.RELEASED and owned.commit is commit
+                if unchanged and committed is not None and committed.offset < commit.offset:
+                    owned.log.info("committed offset went back, committing it again", committed=committed.offset)
+                    self._send(owned, commit._replace(acknowledged=False))
 
     def close(self) -> None:
         """Nothing is open."""

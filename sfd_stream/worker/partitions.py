@@ -171,7 +171,6 @@ class Partitions:
     closed: bool = False
     """From now on nothing more is claimed."""
     _table: dict[int, OwnedPartition] = field(default_factory=dict)
-    _told_to_wait: set[OwnedPartition] = field(default_factory=set)
 
     def __iter__(self) -> Iterator[OwnedPartition]:
         return iter(list(self._table.values()))
@@ -189,7 +188,6 @@ class Partitions:
     def remove(self, owned: OwnedPartition) -> None:
         owned.move(Phase.RELEASED)
         del self._table[owned.number]
-        self._told_to_wait.discard(owned)
 
     def reserved_bytes(self) -> int:
         return sum(self.plan.shape(owned.number).memory_bytes() for owned in self.among(*IN_MEMORY))
@@ -203,16 +201,8 @@ class Partitions:
         for owned in self.among(Phase.WAITING):
             needed = self.plan.shape(owned.number).memory_bytes()
             if any_in_memory and reserved + needed > self.plan.worker.memory_max_bytes:
-                self._tell_to_wait(owned)
                 continue
             reserved, any_in_memory = reserved + needed, True
             owned.move(Phase.CLAIMING)
             admitted.append(owned)
         return admitted
-
-    def _tell_to_wait(self, owned: OwnedPartition) -> None:
-        if owned not in self._told_to_wait:
-            self._told_to_wait.add(owned)
-            owned.log.warning(
-                "no room for the partition: it waits, unread; raise worker.memory_max_bytes or add workers"
-            )

@@ -12,6 +12,7 @@ from sfd_stream.errors import BrokerRefusedError, BrokerUnavailableError, SfdErr
 from sfd_stream.kafka.faults import CHECK_IT
 from sfd_stream.kafka.source import Source
 from sfd_stream.state.manifest import Binding
+from sfd_stream.state.perform import DISBELIEVED, delay_s
 from sfd_stream.state.steps import AskCommitted, AskLog, AskOutputEpoch, LogFacts, Question
 from sfd_stream.worker.jobs import Job, Wait, answer
 from sfd_stream.worker.runtime import Log, Plan, Runtime
@@ -36,42 +37,34 @@ class OutputEpochs:
     read: Callable[[], Mapping[int, int]]
     runtime: Runtime
     log: Log
-
-    def __post_init__(self) -> None:
-        self._reading: tuple[float, Future[Mapping[int, int]]] | None = None
-        self._failed_s: float | None = None
+    _reading: Future[Mapping[int, int]] | None = None
+    _read_s: float = 0.0
+    _logged: Future[Mapping[int, int]] | None = None
 
     def of(self, partition: int, since_s: float, *, needed: bool = True) -> Job[int | None]:
         """As of some moment after `since_s`, when the partition was assigned.
 
-        If the topic can't be read, that is raised where the answer is `needed`. Else it is logged once an assignment,
-        and there is no answer: the owner's own epoch is right unless the store was restored from a backup.
+        A topic that can't be read is asked again only where the answer is `needed`, and raised there. Else there is no
+        answer: the owner's own epoch is right unless the store was restored from a backup.
         """
-        if not needed and self._failed_s is not None and self._failed_s >= since_s:
-            return None
-        if self._reading is None or self._reading[0] < since_s:
-            self._reading = self.runtime.clock(), self.runtime.io.submit(self.read)
         reading = self._reading
+        if reading is None or self._read_s < since_s or (needed and reading.done() and reading.exception()):
+            reading = self._reading = self.runtime.io.submit(self.read)
+            self._read_s = self.runtime.clock()
         try:
-            found: Mapping[int, int] = yield Wait("output topic", reading[1])
+            found = yield from answer("output topic", reading)
         except (SfdError, TimeoutError) as error:
-            self._note_failure(reading, error, needed=needed)
             if needed:
                 raise
+            if self._logged is not reading:
+                self._logged = reading
+                self.log.warning(
+                    "output topic could not be read before claiming: if the checkpoint store was restored from a"
+                    " backup, readers may keep older snapshots until the next restart",
+                    reason=str(error),
+                )
             return None
         return found.get(partition)
-
-    def _note_failure(self, reading: tuple[float, Any], error: Exception, *, needed: bool) -> None:
-        """Once for all that waited for the reading; the next one reads again."""
-        if self._reading is reading:
-            self._reading = None
-        if not needed and self._failed_s != reading[0]:
-            self.log.warning(
-                "output topic could not be read before claiming: if the checkpoint store was restored from a backup,"
-                " readers may keep older snapshots until the next restart",
-                reason=str(error),
-            )
-        self._failed_s = reading[0]
 
 
 @dataclass(eq=False)
@@ -120,7 +113,9 @@ class Questions:
         """What a claim's procedure asks. `since_s`: when the partition was assigned."""
         source = self.source
         match question:
-            case AskLog():
+            case AskLog(again):
+                if again:
+                    yield Wait("AskLog", for_s=delay_s(DISBELIEVED, self.runtime.jitter()))
                 found = yield from self.patiently("AskLog", lambda timeout_s: source.watermarks(partition, timeout_s))
                 return LogFacts(*found)
             case AskCommitted():

@@ -74,6 +74,10 @@ class Runtime:
         """An answer is here. Fits as a future's callback."""
         self._woken.set()
 
+    def jitter(self) -> float:
+        """A factor for delays, so that workers do not retry in step."""
+        return 0.5 + self.random() / 2
+
     def compute(self, call: Callable[..., T], *args: Any) -> Future[T]:
         """On an io thread: a computation that the process waits for when it ends."""
         return self.io.submit(self.computing.run, call, *args)

@@ -55,10 +55,6 @@ LEAVE_S, FLUSH_S = 5.0, 1.0
 """At the end, after the last checkpoints: to commit and leave the group, and to flush the last dead letters."""
 
 
-class _StoppedError(Exception):
-    """Stopped before the loop began."""
-
-
 @dataclass(eq=False)
 class Worker:
     """`run` until `stop`, until the end, or until something refuses. Also the source's RebalanceListener."""
@@ -81,6 +77,7 @@ class Worker:
         self.progress = Progress()
         self.sketch = SketchThread(self.runtime, self.watch)
         self.jobs: Jobs[OwnedPartition] = Jobs(self.runtime)
+        self.background: Jobs[str] = Jobs(self.runtime)
         self._report = Report(self.plan, self.runtime, self.source, self.partitions, self.jobs, self.sketch, self.watch)
         self._policy = CheckpointPolicy(self.plan.checkpoint.every_rows, self.plan.checkpoint.every_s)
         self._until_end: UntilEnd | None = None
@@ -95,8 +92,6 @@ class Worker:
             while not (self._stopping or self._is_at_end()):
                 self.turn()
                 on_turn()
-        except _StoppedError:
-            pass
         except SfdError:
             raise  # other partitions are whole, and worth a last checkpoint
         except BaseException:
@@ -112,6 +107,7 @@ class Worker:
         self._serve()
         for finished in self.jobs.advance():
             self._handle(finished)
+        self._advance_background()
         for owned in self.partitions.among(Phase.READING):
             self._start_due(owned)
         self.sketch.collect()
@@ -333,6 +329,11 @@ class Worker:
             chain = CheckpointChain(self.plan, number, self.runtime, partial(self._store_failed, number))
             self.partitions.add(OwnedPartition(number, chain, self.log, self.runtime.clock()))
         self._admit()
+        for owned in self._ours(numbers):
+            if owned.phase is Phase.WAITING:
+                owned.log.warning(
+                    "no room for the partition: it waits, unread; raise worker.memory_max_bytes or add workers"
+                )
         return dict.fromkeys(numbers)
 
     def on_revoke(self, numbers: Collection[int]) -> None:
@@ -405,18 +406,26 @@ class Worker:
     # The beginning and the end
 
     def open(self) -> None:
-        """Connects and joins the group. Waits for a broker that is unavailable."""
-        connecting: Jobs[str] = Jobs(self.runtime)
-        connecting.start("connect", "claim", self._connect())
-        while connecting:
-            for finished in connecting.advance():
-                if finished.error is not None:
-                    raise finished.error
-            if self._stopping:
-                raise _StoppedError
+        """Connects and joins the group, once. Waits for a broker that is unavailable."""
+        if self.background:
+            return
+        self.background.start("broker", "connect", self._connect())
+        while self.background and not self._stopping:
+            self._advance_background()
             self.watch.alive()
-            self.runtime.wait(IDLE_S if connecting else 0.0)
+            self.runtime.wait(IDLE_S if self.background else 0.0)
+        if self._stopping:
+            return
+        self.background.start("commits", "confirm", self.delivery.confirm())
+        self.background.start("status", "ends", self._report.ask_for_ends())
+        if self._until_end is not None:
+            self.background.start("end", "others", self._until_end.ask_for_others())
         self.source.subscribe(self)
+
+    def _advance_background(self) -> None:
+        for finished in self.background.advance():
+            if finished.error is not None:
+                raise finished.error
 
     def _connect(self) -> Job[None]:
         questions, source = self.questions, self.source
@@ -426,9 +435,7 @@ class Worker:
             self.intake.letters = self.letters_for((yield from questions.patiently("topic id", source.topic_id)))
         if self.plan.until_end:
             everything = range(questions.partitions)
-            ends = yield from questions.patiently(
-                "end offsets", lambda limit_s: source.end_offsets(everything, limit_s)
-            )
+            ends = yield from questions.patiently("end offsets", partial(source.end_offsets, everything))
             self.progress.ends = ends
             publishes = self.delivery.encoder is not None
             self._until_end = UntilEnd(ends, self.plan, self.runtime, source, self.partitions, self.log, publishes)

@@ -247,8 +247,8 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "a claim never retried": _one(
         "worker/jobs.py",
-        "            if now_s - failing_since_s >= give_up_s:",
-        '            if wait.what == "CreateIfAbsent":',
+        "            delay_s = outage.failed(",
+        '            if wait.what == "CreateIfAbsent":\n                raise\n            delay_s = outage.failed(',
     ),
     "a revoke publishes after its callback": Mutation(
         (

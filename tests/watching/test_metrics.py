@@ -14,7 +14,7 @@ from sfd_stream.cli import main
 from sfd_stream.errors import StoreRefusedError, StoreUnavailableError
 from sfd_stream.service.meter import READ_OFF, exposition
 from sfd_stream.service.metrics import WORKER_LABELS, declared, markdown
-from sfd_stream.service.seen import JobKind, ReleasedError
+from sfd_stream.service.seen import ReleasedError
 from sfd_stream.wire.rows import Reason
 from tests.parts.tools import need
 from tests.parts.watched import Stage
@@ -120,7 +120,7 @@ def test_two_workers_in_one_process_do_not_collide() -> None:
     ("job", "name"),
     [("claim", "restore"), ("checkpoint", "checkpoint"), ("publication", "snapshot"), ("retention", "retention")],
 )
-def test_a_failure_counts_as_its_job_s_and_by_its_kind_and_nowhere_else(job: JobKind, name: str) -> None:
+def test_a_failure_counts_as_its_job_s_and_by_its_kind_and_nowhere_else(job: str, name: str) -> None:
     stage = Stage()
     stage.watch.job_failed(job, StoreUnavailableError("away"))
     stage.watch.job_failed(job, StoreRefusedError("no right"))

@@ -7,6 +7,7 @@ import pytest
 from sfd_stream.kafka.records import PartitionBatch
 from sfd_stream.service.known import SILENT_AFTER_S
 from sfd_stream.service.status import PartitionStatus
+from sfd_stream.service.watch import STATUS_EVERY_S
 from sfd_stream.worker.report import ENDS_EVERY_S
 from sfd_stream.worker.worker import Worker
 from tests.parts.watched import Clock
@@ -15,13 +16,14 @@ from tests.service.test_worker import reading, turn_until
 
 
 def statuses(worker: Worker, clock: Clock) -> tuple[PartitionStatus, ...]:
-    """Twice, as what is asked in one is known in the next."""
-    for _ in range(2):
-        clock.now += ENDS_EVERY_S
-        worker._report.update(stopping=False)
-        asking = worker._report._asking._asking
-        if asking is not None:
-            asking.result(10)
+    """After the ends were asked for once more."""
+    before = worker.background.of("status")
+    assert before is not None
+    asked = before.wait
+    clock.now += ENDS_EVERY_S
+    turn_until(worker, lambda: before.wait is not asked and before.wait.what == "next ends")
+    clock.now += STATUS_EVERY_S
+    worker._report.update(stopping=False)
     return worker.watch.status.partitions
 
 
