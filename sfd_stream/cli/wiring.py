@@ -21,7 +21,7 @@ from sfd_stream.kafka.source import Source
 from sfd_stream.kafka.tail import Tail
 from sfd_stream.kafka.transactions import TransactionalSink
 from sfd_stream.reader.newest import Epochs
-from sfd_stream.service.logs import get_logger
+from sfd_stream.service.logs import Log, get_logger
 from sfd_stream.service.topic_plan import SNAPSHOT_PARTITIONS, compacted_topic_config
 from sfd_stream.service.topics import ensure_topic
 from sfd_stream.service.watch import Watch
@@ -35,7 +35,7 @@ from sfd_stream.worker.delivery import Delivery, Idempotent
 from sfd_stream.worker.intake import Intake
 from sfd_stream.worker.partitions import Partitions
 from sfd_stream.worker.questions import OutputEpochs, Questions
-from sfd_stream.worker.runtime import Log, Plan, Runtime
+from sfd_stream.worker.runtime import Plan, Runtime
 from sfd_stream.worker.snapshots import SnapshotEncoder
 from sfd_stream.worker.transactional import Transactional
 from sfd_stream.worker.worker import Worker
@@ -152,10 +152,10 @@ def _delivery_of(
     watch: Watch,
 ) -> Delivery:
     """A transactional id is new for each worker: the group decides who may deliver, not the id."""
-    encoder, log = SnapshotEncoder(settings.snapshot, settings.checkpoint.url), get_logger()
-    parts: dict[str, Any] = {"runtime": runtime, "source": source, "partitions": partitions, "log": log}
+    parts: dict[str, Any] = {"runtime": runtime, "source": source, "partitions": partitions, "log": get_logger()}
     if settings.snapshot.topic is None:
         return Delivery(**parts)
+    encoder = SnapshotEncoder(settings.snapshot, settings.snapshot.topic, settings.checkpoint.url)
     if settings.snapshot.delivery == "idempotent":
         assert sink is not None
         return Idempotent(**parts, sink=sink, encoder=encoder, watch=watch)

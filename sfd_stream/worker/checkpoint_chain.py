@@ -37,8 +37,6 @@ class CheckpointChain:
         self.manifest: Manifest | None = None
         self.published: SnapshotRef | None = None
         """The last snapshot that is known to be on the output topic."""
-        self.unpublished: bytes | None = None
-        """The snapshot that the last owner left pending, until it is taken."""
         self._durable: Durable | None = None
         self._settings = plan.checkpoint
         self._runtime = runtime
@@ -68,20 +66,15 @@ class CheckpointChain:
     def acknowledge(self, published: SnapshotRef) -> None:
         self.published = published
 
-    def take_unpublished(self) -> bytes | None:
-        found, self.unpublished = self.unpublished, None
-        return found
-
     # Jobs
 
     def claim(
-        self,
-        binding: Binding,
-        shape: Shape,
-        start: Literal["earliest", "latest"],
-        ask: Callable[[Question], Job[Any]],
-    ) -> Job[PartitionState]:
-        """The newest state, ours from now on; or a new one. Raises RefusedStateError if it must not be used."""
+        self, binding: Binding, shape: Shape, start: Literal["earliest", "latest"], ask: Callable[[Question], Job[Any]]
+    ) -> Job[tuple[PartitionState, bytes | None]]:
+        """The newest state, ours from now on, and its snapshot if the last owner left it pending; or a new state.
+
+        Raises RefusedStateError if the state must not be used.
+        """
         wish = Wish(
             prefix=self.prefix,
             binding=binding,
@@ -93,9 +86,8 @@ class CheckpointChain:
         )
         claimed = yield from self._run(assign(wish), ask)
         self.manifest, self.published = claimed.manifest, claimed.manifest.published
-        self.unpublished = claimed.unpublished
         state, self._durable = claimed.state
-        return state
+        return state, claimed.unpublished
 
     def write(self, frozen: Frozen, binding: Binding, snapshot: bytes | None = None) -> Job[Manifest]:
         """The manifest that holds exactly `frozen`, durable, with the bytes of its snapshot if one is due.

@@ -15,11 +15,12 @@ from typing import Any
 from sfd_stream.errors import SfdError
 from sfd_stream.kafka.sink import TOO_LARGE, Sink, Ticket
 from sfd_stream.kafka.source import Source
+from sfd_stream.service.logs import Log
 from sfd_stream.service.watch import Watch
 from sfd_stream.state.offset_metadata import metadata_of
 from sfd_stream.worker.jobs import Job, Wait, answer, reached
 from sfd_stream.worker.partitions import Commit, OwnedPartition, Partitions, Phase
-from sfd_stream.worker.runtime import Log, Runtime
+from sfd_stream.worker.runtime import Runtime
 from sfd_stream.worker.snapshots import SnapshotEncoder
 
 COMMIT_AGAIN_S = 1.0
@@ -36,10 +37,8 @@ class Delivery:
     source: Source
     partitions: Partitions
     log: Log
-    encoder: SnapshotEncoder | None = None
-    """None where nothing is published."""
-    _again_s: float | None = None
-    """When commits that failed are sent again."""
+    encoder: SnapshotEncoder | None = None  # None where nothing is published
+    _again_s: float | None = None  # when commits that failed are sent again
 
     def deliver(self, owned: OwnedPartition, snapshot: bytes | None = None, *, again: bool = False) -> Job[None]:
         """Brings the broker up to the newest manifest. `snapshot`: the bytes of its pending snapshot, where they are at

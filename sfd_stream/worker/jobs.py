@@ -27,12 +27,10 @@ class Wait:
 
     what: str
     answer: Future[Any] | None = None
-    for_s: float | None = None
-    """An answer that takes longer is a TimeoutError; without an answer the job goes on then."""
+    for_s: float | None = None  # an answer that takes longer is a TimeoutError; without an answer the job goes on then
     since_s: float | None = None
     """Since when the job is at this step. Steps that are repeated keep the time of the first."""
-    failure: str = ""
-    """Why the step was repeated last."""
+    failure: str = ""  # why the step was repeated last
     cancelled: bool = False
     """Nobody waits any more: a background thread that works for it stops before its next request."""
     started_s: float = 0.0
@@ -63,12 +61,10 @@ class Running(Generic[K]):
     """A job, and what it waits for."""
 
     key: K
-    kind: str
-    """A claim goes on as a publication, and both end as retention."""
+    kind: str  # A claim goes on as a publication, and both end as retention
     job: Job[Any]
     wait: Wait
-    error: BaseException | None = None
-    """What ended it before its time."""
+    error: BaseException | None = None  # what ended it before its time
 
 
 class Jobs(Generic[K]):

@@ -11,11 +11,12 @@ from typing import Any, Literal, TypeVar
 from sfd_stream.errors import BrokerRefusedError, BrokerUnavailableError, SfdError
 from sfd_stream.kafka.faults import CHECK_IT
 from sfd_stream.kafka.source import Source
+from sfd_stream.service.logs import Log
 from sfd_stream.state.manifest import Binding
 from sfd_stream.state.perform import DISBELIEVED, delay_s
 from sfd_stream.state.steps import AskCommitted, AskLog, AskOutputEpoch, LogFacts, Question
 from sfd_stream.worker.jobs import Job, Wait, answer
-from sfd_stream.worker.runtime import Log, Plan, Runtime
+from sfd_stream.worker.runtime import Plan, Runtime
 
 T = TypeVar("T")
 
@@ -75,8 +76,7 @@ class Questions:
     runtime: Runtime
     source: Source
     output_epochs: OutputEpochs | None
-    partitions: int = 0
-    """Of the input topic, as last known."""
+    partitions: int = 0  # of the input topic, as last known
     _partitions_at_start: int = 0
     _cluster_id: str = ""
 

@@ -8,15 +8,15 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
 
 from sfd_stream.errors import RefusedStateError
 from sfd_stream.kafka.commits import Committed
 from sfd_stream.kafka.source import Source
+from sfd_stream.service.logs import Log
 from sfd_stream.state.offset_metadata import is_published
 from sfd_stream.worker.jobs import Job, Wait, answer
 from sfd_stream.worker.partitions import OwnedPartition, Partitions, Phase
-from sfd_stream.worker.runtime import Log, Plan, Runtime
+from sfd_stream.worker.runtime import Plan, Runtime
 
 ASK_EVERY_S, ASK_S = 0.2, 5.0
 """What others have committed is a question to the broker. Our own positions are compared each turn."""
@@ -47,15 +47,14 @@ class UntilEnd:
         position = self.source.position(owned.number)
         return position if position >= self.ends.get(owned.number, 0) else None
 
-    def needs(self, owned: OwnedPartition) -> Literal["time", "checkpoint", "nothing"]:
-        """What a partition needs that is read to its end and has no job."""
-        if owned.is_dirty or (owned.taken.unpublished_since_s is not None and self.publishes):
-            return "checkpoint"
-        if self.publishes and owned.chain.owes_snapshot:
-            return "time"  # it could not be published, and is retried in its time
-        if self.source.last_committed.get(owned.number, -1) >= self.ends.get(owned.number, 0):
-            return "nothing"
-        return "time"
+    def needs_checkpoint(self, owned: OwnedPartition) -> bool:
+        """Whether rows of a partition that was read to its end are not durable, or not in a snapshot."""
+        return owned.is_dirty or (self.publishes and owned.taken.unpublished_since_s is not None)
+
+    def is_delivered(self, owned: OwnedPartition) -> bool:
+        """Whether the rows are published and committed. What failed is retried in its time."""
+        committed = self.source.last_committed.get(owned.number, -1)
+        return committed >= self.ends.get(owned.number, 0) and not (self.publishes and owned.chain.owes_snapshot)
 
     def is_reached(self) -> bool:
         """Whether ours are finished, and those of other workers too."""

@@ -26,6 +26,7 @@ from sfd_stream.kafka.dead_letters import DeadLetters
 from sfd_stream.kafka.records import PartitionBatch, Start
 from sfd_stream.kafka.sink import Sink
 from sfd_stream.kafka.source import Source
+from sfd_stream.service.logs import Log
 from sfd_stream.service.news import Progress
 from sfd_stream.service.seen import ReleasedError
 from sfd_stream.service.sizing import too_wide
@@ -40,7 +41,7 @@ from sfd_stream.worker.jobs import Job, Jobs, Running, answer, reached
 from sfd_stream.worker.partitions import OwnedPartition, Partitions, Phase
 from sfd_stream.worker.questions import Questions
 from sfd_stream.worker.report import Report
-from sfd_stream.worker.runtime import Log, Plan, Runtime
+from sfd_stream.worker.runtime import Plan, Runtime
 from sfd_stream.worker.sketch_thread import SketchThread
 from sfd_stream.worker.until_end import UntilEnd
 
@@ -70,8 +71,7 @@ class Worker:
     delivery: Delivery
     watch: Watch
     log: Log
-    prepare: Callable[[float], None] = lambda _: None
-    """Creates the output topic."""
+    prepare: Callable[[float], None] = lambda _: None  # creates the output topic
 
     def __post_init__(self) -> None:
         self.progress = Progress()
@@ -137,12 +137,12 @@ class Worker:
             self.source.put_back(batch)
             owned.schemas_awaited = missing
             return
-        taken = self.intake.take(batch, owned.taken.columns)
-        if taken.decoded.growth:
-            self._refuse_too_wide(owned, taken.decoded.columns.d)
-        owned.taken.take(taken.decoded, batch.next_offset, self.runtime.clock())
-        self.progress.take(len(batch), taken.decoded)
-        self.sketch.apply(owned, batch, taken.decoded, taken.tombstones)
+        decoded, tombstones = self.intake.take(batch, owned.taken.columns)
+        if decoded.growth:
+            self._refuse_too_wide(owned, decoded.columns.d)
+        owned.taken.take(decoded, batch.next_offset, self.runtime.clock())
+        self.progress.take(len(batch), decoded)
+        self.sketch.apply(owned, batch, decoded, tombstones)
 
     def _refuse_too_wide(self, owned: OwnedPartition, d: int) -> None:
         """Before anything is allocated for columns that the memory has no room for."""
@@ -161,9 +161,7 @@ class Worker:
         self.delivery.serve()
 
     def _pause_or_resume(self) -> None:
-        """What is paused follows from how far sketch, store and schema registry are, and is compared with what the
-        client has paused.
-        """
+        """What is paused is derived each turn from how far sketch, store and schema registry are."""
         stalled = self.sketch.spare_s == 0.0
         for owned in self.partitions:
             if owned.schemas_awaited and not self.intake.decoder.is_missing(owned.schemas_awaited):
@@ -227,7 +225,9 @@ class Worker:
         binding = yield from self.questions.binding_now(owned.number, asking)
         yield from self.intake.acknowledged(owned.number, frozen.next_offset)
         yield from reached(self.runtime, "after-letters")
-        snapshot = (yield from self._encode(owned, frozen, binding)) if publish else None
+        snapshot = None
+        if publish:
+            snapshot = yield from answer("snapshot", self.runtime.compute(self._encode, owned, frozen, binding))
         manifest = yield from owned.chain.write(frozen, binding, snapshot)
         self.watch.durable(owned.number, manifest)
         self.progress.checkpoints += 1
@@ -236,18 +236,13 @@ class Worker:
         yield from self.delivery.deliver(owned, snapshot)
         yield from self._prune(owned)
 
-    def _encode(self, owned: OwnedPartition, frozen: Frozen, binding: Binding) -> Job[bytes]:
-        """The snapshot of exactly this state; its sketch is offered to the status too."""
-        encoder, shape = self.delivery.encoder, self.plan.shape(owned.number)
+    def _encode(self, owned: OwnedPartition, frozen: Frozen, binding: Binding) -> bytes:
+        """On an io thread: the snapshot of exactly this state. Its sketch is offered to the status too."""
+        encoder, state_id = self.delivery.encoder, owned.chain.newest.next_state_id
         assert encoder is not None
-        state_id, partitions = owned.chain.newest.next_state_id, self.questions.partitions
-
-        def encode() -> bytes:
-            sketch, made_at_s = sketch_of(frozen, shape), self.runtime.wall_clock()
-            self.watch.looker.see(owned.number, sketch, frozen.columns)
-            return encoder.encode(sketch, frozen, state_id, binding, partitions, made_at_s)
-
-        return (yield from answer("snapshot", self.runtime.compute(encode)))
+        sketch, made_at_s = sketch_of(frozen, self.plan.shape(owned.number)), self.runtime.wall_clock()
+        self.watch.looker.see(owned.number, sketch, frozen.columns)
+        return encoder.encode(sketch, frozen, state_id, binding, self.questions.partitions, made_at_s)
 
     def _prune(self, owned: OwnedPartition) -> Job[None]:
         if owned.phase is not Phase.READING:
@@ -268,7 +263,7 @@ class Worker:
         questions, number, shape = self.questions, owned.number, self.plan.shape(owned.number)
         binding = yield from questions.binding(number)
         ask = partial(questions.answer, number, owned.assigned_s)
-        state = yield from owned.chain.claim(binding, shape, questions.start_of(number), ask)
+        state, unpublished = yield from owned.chain.claim(binding, shape, questions.start_of(number), ask)
         yield from reached(self.runtime, "after-claim")
         self._refuse_too_wide(owned, state.builder.d)
         if shape.topic_failure_probability is not None and state.shape.topic_failure_probability is None:
@@ -279,7 +274,7 @@ class Worker:
             )
         self._begin_reading(owned, state)
         self.jobs.continue_as(owned, "publication")
-        yield from self.delivery.deliver(owned, owned.chain.take_unpublished())
+        yield from self.delivery.deliver(owned, unpublished)
         yield from self._prune(owned)
 
     def _begin_reading(self, owned: OwnedPartition, state: PartitionState) -> None:
@@ -287,8 +282,7 @@ class Worker:
         owned.begin_reading(state, self.runtime.clock())
         self.sketch.begin(owned, state)
         self.source.begin(owned.number, Start(state.next_offset, state.leader_epoch))
-        assert owned.sketched is not None
-        self.watch.restored(owned.number, owned.sketched.facts)
+        self.watch.restored(owned.number, owned.live.facts)
         owned.log.info("restored", next_offset=state.next_offset, rows=state.rows)
 
     # What became of jobs
@@ -346,9 +340,7 @@ class Worker:
         for owned in leaving:
             owned.move(Phase.RELEASING)
             running = self.jobs.of(owned)
-            if running is not None and (
-                running.kind == "retention" or (running.kind == "publication" and owned.is_dirty)
-            ):
+            if running and (running.kind == "retention" or (running.kind == "publication" and owned.is_dirty)):
                 self.jobs.cancel(owned)  # rows that are not durable come first
         while [o for o in leaving if o not in failures and self._is_needed(o)] and clock() < deadline:
             self._serve()
@@ -373,14 +365,11 @@ class Worker:
         kind, failure = unfinished.kind, unfinished.error or ReleasedError("checkpoint.revoke_budget_s is over")
         if not (owned.is_durable and kind == "checkpoint"):  # else it is in the store, and did not fail
             self.watch.job_failed(kind, failure)
+        reason = str(failure)
         if owned.is_durable:
-            owned.log.info(
-                "partition released, all rows durable: next owner will deliver the rest", reason=str(failure)
-            )
+            owned.log.info("partition released, all rows durable: next owner will deliver the rest", reason=reason)
         else:
-            owned.log.warning(
-                "partition released without final checkpoint, next owner will replay", reason=str(failure)
-            )
+            owned.log.warning("partition released without final checkpoint, next owner will replay", reason=reason)
 
     def on_lost(self, numbers: Collection[int]) -> None:
         """Already another's: write nothing."""
@@ -440,10 +429,6 @@ class Worker:
             publishes = self.delivery.encoder is not None
             self._until_end = UntilEnd(ends, self.plan, self.runtime, source, self.partitions, self.log, publishes)
 
-    @property
-    def stopping(self) -> bool:
-        return self._stopping
-
     def stop(self) -> None:
         """A last checkpoint, then the end. May be called from a signal handler."""
         self._stopping = True
@@ -464,14 +449,13 @@ class Worker:
         if owned.taken.next_offset < position:  # control records at the end hold nothing for us
             self.sketch.pass_over(owned, position)
             owned.taken.pass_over(position, self.runtime.clock())
-        match until_end.needs(owned):
-            case "checkpoint":
-                self.start_checkpoint(owned, publish=True)
-            case "nothing":
-                owned.move(Phase.FINISHED)
-                self.sketch.drop(owned)
-                self._pause_or_resume()
-                self._admit()
+        if until_end.needs_checkpoint(owned):
+            self.start_checkpoint(owned, publish=True)
+        elif until_end.is_delivered(owned):
+            owned.move(Phase.FINISHED)
+            self.sketch.drop(owned)
+            self._pause_or_resume()
+            self._admit()
 
     def _close(self) -> None:
         """Last checkpoints (on_revoke), leave the group, end.
