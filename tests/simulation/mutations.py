@@ -300,7 +300,7 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "a snapshot encoded from a moving state": _one(
         "worker/worker.py",
-        "sketch_of(frozen, shape)",
+        "sketch_of(frozen, self.plan.shape(owned.number))",
         "owned.live.state.sketch()",
         400,
     ),
