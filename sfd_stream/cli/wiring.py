@@ -31,7 +31,7 @@ from sfd_stream.state.partition import ENTRY_BYTES, Shape
 from sfd_stream.storage.contract import Store
 from sfd_stream.storage.opening import open_store
 from sfd_stream.wire.columns import Columns, FixedColumns, GrowingColumns, HashedColumns
-from sfd_stream.worker.delivery import Delivery, Idempotent
+from sfd_stream.worker.delivery import Delivery
 from sfd_stream.worker.intake import Intake
 from sfd_stream.worker.partitions import Partitions
 from sfd_stream.worker.questions import OutputEpochs, Questions
@@ -152,13 +152,14 @@ def _delivery_of(
     watch: Watch,
 ) -> Delivery:
     """A transactional id is new for each worker: the group decides who may deliver, not the id."""
-    parts: dict[str, Any] = {"runtime": runtime, "source": source, "partitions": partitions, "log": get_logger()}
+    parts: dict[str, Any] = {"runtime": runtime, "source": source, "partitions": partitions}
+    parts |= {"log": get_logger(), "watch": watch}
     if settings.snapshot.topic is None:
         return Delivery(**parts)
     encoder = SnapshotEncoder(settings.snapshot, settings.snapshot.topic, settings.checkpoint.url)
     if settings.snapshot.delivery == "idempotent":
         assert sink is not None
-        return Idempotent(**parts, sink=sink, encoder=encoder, watch=watch)
+        return Delivery(**parts, sink=sink, encoder=encoder)
     transactions = TransactionalSink(
         _producer_settings(settings),
         f"{settings.group}-{uuid.uuid4().hex}",
@@ -166,7 +167,7 @@ def _delivery_of(
         reach=runtime.reach or (lambda _: None),
         hooks=hooks_of(settings),
     )
-    return Transactional(**parts, questions=questions, sink=transactions, encoder=encoder, watch=watch)
+    return Transactional(**parts, questions=questions, transactions=transactions, encoder=encoder)
 
 
 def _producer_settings(settings: Settings) -> dict[str, Any]:

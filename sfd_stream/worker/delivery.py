@@ -29,23 +29,61 @@ CONFIRM_EVERY_S, CONFIRM_TIMEOUT_S = 30.0, 5.0
 partition: one that lost a partition without notice may commit an older offset after us."""
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, kw_only=True)
 class Delivery:
-    """Offsets only. The loop's thread calls it; a Job is driven by it too."""
+    """Offsets, and snapshots if there is an encoder. The loop's thread calls it and drives its jobs.
+
+    A snapshot may be published twice, under the same id with the same bytes. A zombie that slept between the owner
+    check and its produce may put an older one on top: readers that have the newer one drop it, and the next publication
+    repairs it for all others.
+    """
 
     runtime: Runtime
     source: Source
     partitions: Partitions
     log: Log
+    watch: Watch
     encoder: SnapshotEncoder | None = None  # None where nothing is published
+    sink: Sink | None = None
     _again_s: float | None = None  # when commits that failed are sent again
 
     def deliver(self, owned: OwnedPartition, snapshot: bytes | None = None, *, again: bool = False) -> Job[None]:
         """Brings the broker up to the newest manifest. `snapshot`: the bytes of its pending snapshot, where they are at
         hand. `again`: publish the newest one once more.
         """
-        del snapshot, again  # nothing is published
+        if again:
+            snapshot = yield from owned.chain.snapshot_bytes()
+        if snapshot is not None and self.encoder is not None:
+            yield from self._publish(owned, self.encoder, snapshot)
         yield from self._commit(owned)
+
+    def _publish(self, owned: OwnedPartition, encoder: SnapshotEncoder, snapshot: bytes) -> Job[None]:
+        """If it fails it stays pending."""
+        due = owned.chain.newest.due
+        assert due is not None
+        yield from owned.chain.check_owner()
+        began_s = self.runtime.clock()
+        message = encoder.message(snapshot, due)
+        yield from reached(self.runtime, "before-publish")
+        ticket = yield from self._acknowledged(encoder.topic, *message)
+        yield from reached(self.runtime, "after-publish")
+        if ticket.delivered:
+            owned.chain.acknowledge(due)
+            self.watch.snapshot_published(owned.number, self.runtime.clock() - began_s, len(snapshot))
+            return
+        too_large = ticket.error == TOO_LARGE
+        self.watch.snapshot_failed("refused" if too_large else "unavailable")
+        reason = encoder.advice(len(message[1])) if too_large else ticket.error
+        owned.log.warning("snapshot publish failed, will retry", reason=reason)
+
+    def _acknowledged(self, *message: Any) -> Job[Ticket]:
+        """The broker's answer; polling the sink brings it."""
+        assert self.sink is not None
+        ticket = self.sink.publish(*message)
+        while ticket is None or not ticket.done:
+            yield Wait("delivery report")
+            ticket = ticket or self.sink.publish(*message)  # None: the queue was full
+        return ticket
 
     def _commit(self, owned: OwnedPartition) -> Job[None]:
         wanted = Commit(owned.chain.newest.next_offset, self._metadata(owned))
@@ -67,12 +105,11 @@ class Delivery:
         now_s = self.runtime.clock()
         for result in self.source.commit_results():
             owned = self.partitions.get(result.partition)
+            if owned is not None and owned.commit is not None and owned.commit.offset == result.offset:
+                owned.commit = owned.commit._replace(acknowledged=result.error is None)
             if result.error is not None:
-                log = self.log.bind(partition=result.partition) if owned is None else owned.log
-                log.debug("commit failed", error=result.error)
+                self.log.debug("commit failed", partition=result.partition, error=result.error)
                 self._again_s = now_s + COMMIT_AGAIN_S
-            elif owned is not None and owned.commit is not None and owned.commit.offset == result.offset:
-                owned.commit = owned.commit._replace(acknowledged=True)
         if self._again_s is not None and self._again_s <= now_s:
             self._again_s = None
             for owned in self.partitions:
@@ -101,51 +138,3 @@ class Delivery:
 
     def close(self) -> None:
         """Nothing is open."""
-
-
-@dataclass(eq=False, kw_only=True)
-class Idempotent(Delivery):
-    """A snapshot may be published twice, under the same id with the same bytes.
-
-    A zombie that slept between the owner check and its produce may put an older one on top: readers that have the newer
-    one drop it, and the next publication repairs it for all others.
-    """
-
-    sink: Sink
-    encoder: SnapshotEncoder
-    watch: Watch
-
-    def deliver(self, owned: OwnedPartition, snapshot: bytes | None = None, *, again: bool = False) -> Job[None]:
-        if again:
-            snapshot = yield from owned.chain.snapshot_bytes()
-        if snapshot is not None:
-            yield from self._publish(owned, snapshot)
-        yield from self._commit(owned)
-
-    def _publish(self, owned: OwnedPartition, snapshot: bytes) -> Job[None]:
-        """If it fails it stays pending."""
-        due = owned.chain.newest.due
-        assert due is not None
-        yield from owned.chain.check_owner()
-        began_s = self.runtime.clock()
-        message = self.encoder.message(snapshot, due)
-        yield from reached(self.runtime, "before-publish")
-        ticket = yield from self._acknowledged(*message)
-        yield from reached(self.runtime, "after-publish")
-        if ticket.delivered:
-            owned.chain.acknowledge(due)
-            self.watch.snapshot_published(owned.number, self.runtime.clock() - began_s, len(snapshot))
-            return
-        too_large = ticket.error == TOO_LARGE
-        self.watch.snapshot_failed("refused" if too_large else "unavailable")
-        reason = self.encoder.advice(len(message[1])) if too_large else ticket.error
-        owned.log.warning("snapshot publish failed, will retry", reason=reason)
-
-    def _acknowledged(self, *message: Any) -> Job[Ticket]:
-        """The broker's answer; polling the sink brings it."""
-        ticket = self.sink.publish(self.encoder.topic, *message)
-        while ticket is None or not ticket.done:
-            yield Wait("delivery report")
-            if ticket is None:  # the queue was full
-                ticket = self.sink.publish(self.encoder.topic, *message)
-        return ticket

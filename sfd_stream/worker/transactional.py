@@ -19,7 +19,6 @@ from dataclasses import dataclass, field
 from sfd_stream.kafka.commits import Committed
 from sfd_stream.kafka.sink import TOO_LARGE
 from sfd_stream.kafka.transactions import NotCommittedError, Offset, Outgoing, TransactionalSink
-from sfd_stream.service.watch import Watch
 from sfd_stream.state.manifest import Manifest
 from sfd_stream.state.offset_metadata import metadata_of, state_id_in
 from sfd_stream.worker.delivery import Delivery
@@ -45,9 +44,8 @@ class Transactional(Delivery):
     """One transaction at a time, on a thread of its own; what waits together goes together."""
 
     questions: Questions
-    sink: TransactionalSink
+    transactions: TransactionalSink
     encoder: SnapshotEncoder
-    watch: Watch
 
     def __post_init__(self) -> None:
         self._waiting: list[_Parcel] = []
@@ -142,7 +140,7 @@ class Transactional(Delivery):
         """On the transactions thread. If several are refused together, each goes by itself."""
         messages = [parcel.message for parcel in together if parcel.message is not None]
         try:
-            self.sink.commit([parcel.offset for parcel in together], together[0].membership, messages)
+            self.transactions.commit([parcel.offset for parcel in together], together[0].membership, messages)
         except BaseException as error:  # noqa: BLE001 - it belongs to the jobs that wait
             if isinstance(error, NotCommittedError) and error.certain and len(together) > 1:
                 for parcel in together:
@@ -155,7 +153,7 @@ class Transactional(Delivery):
                 parcel.done.set_result(None)
 
     def close(self) -> None:
-        self.sink.close()
+        self.transactions.close()
 
 
 def _offset(manifest: Manifest) -> Offset:

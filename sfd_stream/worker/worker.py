@@ -27,7 +27,6 @@ from sfd_stream.kafka.records import PartitionBatch, Start
 from sfd_stream.kafka.sink import Sink
 from sfd_stream.kafka.source import Source
 from sfd_stream.service.logs import Log
-from sfd_stream.service.news import Progress
 from sfd_stream.service.seen import ReleasedError
 from sfd_stream.service.sizing import too_wide
 from sfd_stream.service.watch import Watch
@@ -74,7 +73,7 @@ class Worker:
     prepare: Callable[[float], None] = lambda _: None  # creates the output topic
 
     def __post_init__(self) -> None:
-        self.progress = Progress()
+        self.progress = self.watch.progress
         self.sketch = SketchThread(self.runtime, self.watch)
         self.jobs: Jobs[OwnedPartition] = Jobs(self.runtime)
         self.background: Jobs[str] = Jobs(self.runtime)
@@ -141,7 +140,6 @@ class Worker:
         if decoded.growth:
             self._refuse_too_wide(owned, decoded.columns.d)
         owned.taken.take(decoded, batch.next_offset, self.runtime.clock())
-        self.progress.take(len(batch), decoded)
         self.sketch.apply(owned, batch, decoded, tombstones)
 
     def _refuse_too_wide(self, owned: OwnedPartition, d: int) -> None:
@@ -230,7 +228,6 @@ class Worker:
             snapshot = yield from answer("snapshot", self.runtime.compute(self._encode, owned, frozen, binding))
         manifest = yield from owned.chain.write(frozen, binding, snapshot)
         self.watch.durable(owned.number, manifest)
-        self.progress.checkpoints += 1
         owned.log.debug("checkpoint", next_offset=manifest.next_offset)
         yield from reached(self.runtime, "after-manifest")
         yield from self.delivery.deliver(owned, snapshot)
@@ -293,7 +290,6 @@ class Worker:
         if isinstance(error, FencedError):
             # Another worker owns it: write nothing, leave the group and join again. What waits or is being claimed
             # goes too: it will be assigned again, to this worker or to another.
-            self.progress.fences += 1
             self.watch.fenced(owned.number, finished.kind)
             owned.log.warning("fenced", reason=str(error))
             self._release(owned, *self.partitions.among(Phase.WAITING, Phase.CLAIMING))
