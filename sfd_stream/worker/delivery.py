@@ -86,15 +86,13 @@ class Delivery:
         return ticket
 
     def _commit(self, owned: OwnedPartition) -> Job[None]:
-        wanted = Commit(owned.chain.newest.next_offset, self._metadata(owned))
+        published = self.encoder is None or owned.chain.is_published
+        wanted = Commit(owned.chain.newest.next_offset, metadata_of(None, published=published))
         if owned.commit is not None and owned.commit[:2] == wanted[:2]:
             return
         yield from reached(self.runtime, "before-commit")
         self._send(owned, wanted)
         yield from reached(self.runtime, "after-commit")
-
-    def _metadata(self, owned: OwnedPartition) -> str:
-        return metadata_of(None, published=self.encoder is None or owned.chain.is_published)
 
     def _send(self, owned: OwnedPartition, commit: Commit) -> None:
         owned.commit = commit

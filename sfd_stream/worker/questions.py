@@ -99,11 +99,17 @@ class Questions:
             else:
                 return found
 
-    # For a claim
+    # For claims and checkpoints
 
-    def binding(self, partition: int) -> Job[Binding]:
-        topic_id = yield from self.patiently("topic id", self.source.topic_id)
-        return self._binding(partition, topic_id)
+    def binding(self, partition: int, asking: Future[str | None] | None = None) -> Job[Binding]:
+        """As of now. A checkpoint is `asking` already; an id that is not known in time is then not compared."""
+        topic_id = None
+        if asking is None:
+            topic_id = yield from self.patiently("topic id", self.source.topic_id)
+        else:
+            with contextlib.suppress(TimeoutError):
+                topic_id = yield from answer("topic id", asking, for_s=OVERDUE_S)
+        return Binding(self._cluster_id, topic_id, self.plan.group, self.plan.input.topic, partition)
 
     def start_of(self, partition: int) -> Literal["earliest", "latest"]:
         """One that was added since: all that it holds came after us, so that also "latest" means all of it."""
@@ -132,24 +138,12 @@ class Questions:
         found = yield from self.patiently("AskCommitted", lambda timeout_s: source.committed([partition], timeout_s))
         return found[partition]
 
-    # For a checkpoint
-
     def ask_topic(self, *, count: bool) -> Future[str | None]:
         """The topic's id as of now, asked while the state is being frozen; with `count`, its partitions are counted."""
         return self.runtime.io.submit(self._topic_now, count)
-
-    def binding_now(self, partition: int, asking: Future[str | None]) -> Job[Binding]:
-        """As of now. An id that is not known in time is not compared."""
-        topic_id = None
-        with contextlib.suppress(TimeoutError):
-            topic_id = yield from answer("topic id", asking, for_s=OVERDUE_S)
-        return self._binding(partition, topic_id)
 
     def _topic_now(self, count: bool) -> str | None:
         if count:
             with contextlib.suppress(TimeoutError):  # as many as were known last
                 self.partitions = self.source.partition_count(QUESTION_S)
         return self.source.topic_id(QUESTION_S)
-
-    def _binding(self, partition: int, topic_id: str | None) -> Binding:
-        return Binding(self._cluster_id, topic_id, self.plan.group, self.plan.input.topic, partition)

@@ -220,7 +220,7 @@ class Worker:
         5. Old checkpoints are pruned.
         """
         frozen = yield from answer("freeze", freezing)
-        binding = yield from self.questions.binding_now(owned.number, asking)
+        binding = yield from self.questions.binding(owned.number, asking)
         yield from self.intake.acknowledged(owned.number, frozen.next_offset)
         yield from reached(self.runtime, "after-letters")
         snapshot = None
