@@ -85,6 +85,10 @@ class Assignment:
         self.leaving: frozenset[int] = frozenset()
         """About to go: those of which the listener is being told."""
         self.closing = False
+        self.member = ""
+        """The member id under which everything that is held was assigned."""
+        self.must_rejoin = False
+        """Partitions were lost that the group may still count on: they come back only if the worker joins again."""
         self.listener: RebalanceListener  # set by Source.subscribe
         self._topic = topic
         self._failures = failures
@@ -101,6 +105,19 @@ class Assignment:
     @property
     def all(self) -> frozenset[int]:
         return frozenset(self.positions) | self.held
+
+    @property
+    def is_same_member(self) -> bool:
+        """Whether the client is still the member to whom everything that is held was assigned.
+
+        If not, it has left the group and joined it again since, whether or not it reported a loss (librdkafka's pull
+        request 5604): what is held may be another worker's by now. A client keeps its id for life in KIP-848, and there
+        it reports each loss before it joins again.
+        """
+        return self.member_id() == self.member
+
+    def member_id(self) -> str:
+        return self.consumer.memberid() or ""
 
     # Around a poll
 
@@ -166,6 +183,7 @@ class Assignment:
             return
         partitions = sorted(tp.partition for tp in given)
         self._lose_unreported(partitions)
+        self.member = self.member_id()
         starts: Mapping[int, Start | None] = {}
         if self._failures.first is None:
             with self._failures.kept():
@@ -176,7 +194,8 @@ class Assignment:
 
     def on_revoke(self, client: Consumer, given: list[TopicPartition]) -> None:
         if client is self.consumer:
-            self._leave({tp.partition for tp in given}, self.listener.on_revoke)
+            tell = self.listener.on_revoke if self.is_same_member else self.listener.on_lost
+            self._leave({tp.partition for tp in given}, tell)
 
     def on_lost(self, client: Consumer, given: list[TopicPartition]) -> None:
         if client is self.consumer:
@@ -185,10 +204,11 @@ class Assignment:
     def _lose_unreported(self, given: Collection[int]) -> None:
         """What is assigned while it is still held was lost in between (librdkafka's pull request 5604).
 
-        An eager assignment is the whole one: whatever is still held was lost. The client refuses to assign what it
-        still reads.
+        An eager assignment is the whole one: whatever is still held was lost. So is everything that another member
+        held. The client refuses to assign what it still reads.
         """
-        lost = self.all & set(given) if self._incremental else self.all
+        lost = self.all & set(given) if self._incremental and self.is_same_member else self.all
+        self.must_rejoin |= self._incremental and not lost <= set(given)
         if lost and self._failures.first is None:
             with self._failures.kept():
                 self.listener.on_lost(sorted(lost))

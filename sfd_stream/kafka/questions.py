@@ -96,21 +96,23 @@ class Questions:
         return sum(known) if ends and len(known) == len(ends) else None
 
     def membership(self) -> bytes | None:
-        """Who we are in the group, in which generation, for a transaction's offsets; None while it is no member.
+        """Who we are in the group, in which generation, for a transaction's offsets; None while it is no member, and
+        from the moment it is another member until the group has assigned something to that one.
 
-        A blank one must never be used: the coordinator takes it for a group without members, and checks nothing.
+        A blank one, or one without a generation, must never be used: a coordinator whose group has no members takes it
+        for that of an administrator, and checks nothing.
         """
-        member = self._consumer.memberid()
+        return self._membership_of(self._assignment.member)
+
+    def _membership_of(self, member: str) -> bytes | None:
         found = self._consumer.consumer_group_metadata()
-        return found if member and member.encode() in found else None
+        return found if member and member.encode() in found and _generation(found) >= 0 else None
 
     def has_nothing(self) -> bool:
         """Whether the group has us and gave us no partition, of which KIP-848's client says nothing at all."""
         if self._properties.get("group.protocol") != "consumer" or self._assignment.all:
             return False
-        found = self._consumer.consumer_group_metadata()
-        generation = found.removeprefix(_METADATA_MAGIC)[:4] if found.startswith(_METADATA_MAGIC) else b""
-        return int.from_bytes(generation, "little", signed=True) > 0
+        return _generation(self._consumer.consumer_group_metadata()) > 0
 
     def is_connected(self) -> bool:
         """Whether the client has a connection to any broker. Does not wait: with one, the request times out at once."""
@@ -121,4 +123,10 @@ class Questions:
         return True
 
     def member_id(self) -> str:
-        return self._consumer.memberid()
+        return self._assignment.member_id()
+
+
+def _generation(membership: bytes) -> int:
+    """0 where it is not known."""
+    found = membership.removeprefix(_METADATA_MAGIC)[:4] if membership.startswith(_METADATA_MAGIC) else b""
+    return int.from_bytes(found, "little", signed=True)

@@ -111,6 +111,9 @@ class Source(Questions):
             messages = self._consumer.consume(min(max_records, self._records_at_once), timeout_s)
         self._send_commits()
         self._failures.tell()
+        if self._assignment.must_rejoin:
+            self._assignment.must_rejoin = False
+            self.rejoin()
         if any(map(Message.error, messages)):  # in C; an error compared with None would raise
             self._see([message for message in messages if message.error() is not None])
             messages = [message for message in messages if message.error() is None]
@@ -203,7 +206,7 @@ class Source(Questions):
         """Also while no broker answers: the client is not to blame then."""
         if self.away_s is not None:
             return True
-        return self.is_connected() and (bool(self.assigned) or self.membership() is not None)
+        return self.is_connected() and (bool(self.assigned) or self._membership_of(self.member_id()) is not None)
 
     # Commits
 

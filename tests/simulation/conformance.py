@@ -84,6 +84,8 @@ class Member:
 
     def __init__(self, kit: Kit, topic: str, **more: Any) -> None:
         self.events: list[tuple[str, tuple[int, ...]]] = []
+        self.ids: list[tuple[str, str]] = []
+        """Its member id as each callback found it."""
         self.owned: set[int] = set()
         self.commits: list[tuple[str | None, list[tuple[int, int]]]] = []
         self.consumer = kit.member(on_commit=self._on_commit, **more)
@@ -111,6 +113,7 @@ class Member:
 
     def _note(self, kind: str, given: list[TopicPartition]) -> None:
         if given:
+            self.ids.append((kind, self.consumer.memberid() or ""))
             self.events.append((kind, tuple(sorted(place.partition for place in given))))
 
     def _on_commit(self, error: Any, places: list[TopicPartition]) -> None:
@@ -279,6 +282,23 @@ def leaving_and_joining_again_revokes_at_the_next_poll(kit: Kit) -> list[Any]:
     return seen
 
 
+def ids_of(member: Member) -> list[tuple[str, str]]:
+    """What the member id was at each callback: the first one, a blank one, or another."""
+    first = member.ids[0][1]
+    return [(kind, "first" if found == first else "another" if found else "blank") for kind, found in member.ids]
+
+
+def leaving_and_joining_again_changes_the_member_id_after_the_revocation(kit: Kit) -> list[Any]:
+    member = Member(kit, kit.create_topic(4))
+    kit.until([member.consumer], lambda: len(member.owned) == 4)
+    member.consumer.unsubscribe()
+    member.subscribe()
+    kit.until([member.consumer], lambda: len(member.events) > 2)
+    seen = ids_of(member)
+    member.consumer.close()
+    return seen
+
+
 def a_commit_is_reported_and_read_back(kit: Kit) -> list[Any]:
     member = Member(kit, kit.create_topic(4))
     kit.until([member.consumer], lambda: len(member.owned) == 4)
@@ -347,6 +367,7 @@ SCENARIOS: tuple[Callable[[Kit], list[Any]], ...] = (
     one_member_is_given_everything_and_close_revokes_it,
     a_second_member_takes_over_half,
     leaving_and_joining_again_revokes_at_the_next_poll,
+    leaving_and_joining_again_changes_the_member_id_after_the_revocation,
     a_commit_is_reported_and_read_back,
     who_is_no_member_has_no_member_id,
     ends_and_metadata_are_told,

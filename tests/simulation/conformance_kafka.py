@@ -7,7 +7,7 @@ from typing import Any
 
 from confluent_kafka import KafkaException, TopicPartition
 
-from tests.simulation.conformance import SILENCE_S, Kit, Member, at, code_of
+from tests.simulation.conformance import SILENCE_S, Kit, Member, at, code_of, ids_of
 
 # Transactions, which the built-in broker does not check
 
@@ -117,9 +117,35 @@ def a_new_group_gives_half_to_a_second_member(kit: Kit) -> list[Any]:
     return seen
 
 
+def a_new_group_keeps_the_id_of_a_member_that_is_removed(kit: Kit) -> list[Any]:
+    return _removed(kit, Member(kit, kit.create_topic(4), **NEW))
+
+
+def a_new_group_keeps_the_id_of_a_member_that_leaves_and_joins_again(kit: Kit) -> list[Any]:
+    member = Member(kit, kit.create_topic(4), **NEW)
+    kit.until([member.consumer], lambda: len(member.owned) == 4)
+    member.consumer.unsubscribe()
+    member.subscribe()
+    kit.until([member.consumer], lambda: len(member.events) > 2)
+    seen = ids_of(member)
+    member.consumer.close()
+    return seen
+
+
+def _removed(kit: Kit, member: Member) -> list[Any]:
+    kit.until([member.consumer], lambda: len(member.owned) == 4)
+    kit.remove_member(kit.group, member.consumer.memberid())
+    kit.until([member.consumer], lambda: len(member.events) > 2)
+    seen = ids_of(member)
+    member.consumer.close()
+    return seen
+
+
 NEW_PROTOCOL: tuple[Callable[[Kit], list[Any]], ...] = (
     a_new_group_gives_everything_to_one_member_and_close_revokes_it,
     a_new_group_gives_half_to_a_second_member,
+    a_new_group_keeps_the_id_of_a_member_that_is_removed,
+    a_new_group_keeps_the_id_of_a_member_that_leaves_and_joins_again,
 )
 
 
@@ -148,6 +174,10 @@ def a_member_that_is_removed_while_it_joins_joins_again(kit: Kit) -> list[Any]:
     return seen
 
 
+def a_member_that_is_removed_gets_another_id(kit: Kit) -> list[Any]:
+    return _removed(kit, EagerMember(kit, kit.create_topic(4)))
+
+
 class EagerMember(Member):
     def __init__(self, kit: Kit, topic: str) -> None:
         super().__init__(kit, topic, **EAGER)
@@ -163,4 +193,14 @@ class EagerMember(Member):
         consumer.unassign()
 
 
-EAGER_GROUPS: tuple[Callable[[Kit], list[Any]], ...] = (a_member_that_is_removed_while_it_joins_joins_again,)
+EAGER_GROUPS: tuple[Callable[[Kit], list[Any]], ...] = (
+    a_member_that_is_removed_while_it_joins_joins_again,
+    a_member_that_is_removed_gets_another_id,
+)
+
+
+def a_cooperative_member_that_is_removed_gets_another_id(kit: Kit) -> list[Any]:
+    return _removed(kit, Member(kit, kit.create_topic(4)))
+
+
+CLASSIC: tuple[Callable[[Kit], list[Any]], ...] = (a_cooperative_member_that_is_removed_gets_another_id,)

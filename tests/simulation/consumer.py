@@ -116,7 +116,7 @@ class Consumer:
         self._membership.unsubscribe()
 
     def memberid(self) -> str:
-        return self._membership.member_id or ""
+        return self._membership.id
 
     def list_topics(self, topic: str, timeout: float) -> None:
         """Asked without waiting: the real client says whether it is connected, and answers nothing."""

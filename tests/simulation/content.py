@@ -39,6 +39,8 @@ class Content:
         self.below: list[list[Counts]] = [[Counts()] for _ in range(partitions)]
         """By partition: what the log holds below each offset."""
         self.bad: list[set[int]] = [set() for _ in range(partitions)]
+        self._truncated: dict[int, tuple[list[Counts], set[int]]] = {}
+        """By partition: `below` and `bad` as they were before its log lost records."""
         self._rng = random.Random(f"content {seed}")
         self._encode_row = encode_row
         self._encode_rows = encode_rows
@@ -74,8 +76,13 @@ class Content:
             self.bad[partition].add(record.offset)
 
     def truncate(self, partition: int, end: int) -> None:
+        self._truncated[partition] = list(self.below[partition]), self.bad[partition]
         del self.below[partition][end + 1 :]
         self.bad[partition] = {offset for offset in self.bad[partition] if offset < end}
+
+    def untruncate(self, partition: int) -> None:
+        """As it was before its log lost records."""
+        self.below[partition], self.bad[partition] = self._truncated[partition]
 
     def _row(self) -> tuple[list[int], list[float]]:
         indices = sorted(self._rng.sample(range(COLUMNS), self._rng.randint(1, 4)))

@@ -98,6 +98,8 @@ class Group:
         """Whether this member of this generation may commit."""
         if self.scheduler.now < self.loading_until:
             return LOADING
+        if generation < 0 and not self.members:
+            return OK  # taken for an administrator's
         if member_id not in self.members:
             return UNKNOWN
         return OK if generation == self.generation else ILLEGAL
@@ -105,9 +107,11 @@ class Group:
     def commit(self, member_id: str, generation: int, offsets: list[tuple[Place, int, str]]) -> str:
         found = self.check(member_id, generation)
         if found == OK:
-            self.members[member_id].heard_s = self.scheduler.now
+            member = self.members.get(member_id)
+            if member is not None:
+                member.heard_s = self.scheduler.now
             for place, offset, metadata in offsets:
-                self.store(place, offset, metadata, self.members[member_id].who)
+                self.store(place, offset, metadata, "nobody" if member is None else member.who)
         return found
 
     def store(self, place: Place, offset: int, metadata: str, who: str) -> None:
@@ -194,7 +198,8 @@ class ConsumerGroup(Group):
 
     def join(self, member_id: str | None, member: Member, reply: Reply) -> None:
         self._made += 1
-        made = replace(member, id=f"{member.who}-{self._made}", owned=frozenset(), heard_s=self.scheduler.now)
+        given = member_id or f"{member.who}-{self._made}"
+        made = replace(member, id=given, owned=frozenset(), heard_s=self.scheduler.now)
         self.members[made.id] = made
         self._watch(made)
         self.generation += 1
@@ -222,6 +227,8 @@ class ConsumerGroup(Group):
     def check(self, member_id: str, generation: int) -> str:
         if self.scheduler.now < self.loading_until:
             return LOADING
+        if generation < 0 and not self.members:
+            return OK  # taken for an administrator's
         if member_id not in self.members:
             return UNKNOWN
         return OK if generation == self.epochs[member_id] else ILLEGAL

@@ -16,10 +16,16 @@ NO_GENERATION = -1
 
 
 class Membership:
-    """`consumer` serves the queue. `silent` draws whether a loss is never reported (librdkafka's pull request 5604)."""
+    """`consumer` serves the queue. `silent` draws whether a loss is never reported (librdkafka's pull request 5604).
+
+    In KIP-848 a client keeps its id for life, and reports each loss before it joins again.
+    """
 
     def __init__(self, consumer: Any, group: Group, connection: Connection, silent: Callable[[], bool]) -> None:
         self.member_id: str | None = None
+        """None while it is no member."""
+        self._kept_id: str | None = None
+        """In KIP-848."""
         self.generation = NO_GENERATION
         self.assignment: frozenset[int] = frozenset()
         self.topic: str | None = None
@@ -54,6 +60,15 @@ class Membership:
         self._when_free(self._give_up)
 
     @property
+    def id(self) -> str:
+        """As the application is told it."""
+        return self.member_id or self._kept_id or ""
+
+    @property
+    def _keeps_id(self) -> bool:
+        return isinstance(self._group, ConsumerGroup)
+
+    @property
     def idle(self) -> bool:
         return not self._busy and self.member_id is None
 
@@ -67,7 +82,7 @@ class Membership:
             return
         self._joining = True
         self._attempt += 1
-        attempt, member_id, consumer = self._attempt, self.member_id, self._consumer
+        attempt, member_id, consumer = self._attempt, self.member_id or self._kept_id, self._consumer
         assert self.topic is not None
         member = Member(
             member_id or "",
@@ -82,11 +97,12 @@ class Membership:
         def answered(answer: Any) -> None:
             status, given_id, generation, given = answer
             if attempt != self._attempt:
-                if status == OK and given_id != self.member_id:
+                if status == OK and given_id != self.member_id and not self._keeps_id:
                     self._send(lambda reply: reply(self._group.leave(given_id)))
             elif status == OK:
                 self._joining = False
                 self.member_id, self.generation = given_id, generation
+                self._kept_id = given_id if self._keeps_id else None
                 self._start_heartbeats()
                 self._take(given)
             else:
@@ -120,7 +136,7 @@ class Membership:
         self._joining = False
         self.member_id, self.generation = None, NO_GENERATION
         lost, self.assignment = self.assignment, frozenset()
-        if not lost or self._silent():
+        if not lost or (not self._keeps_id and self._silent()):
             if lost:
                 self._consumer.note(f"loses {sorted(lost)} without a callback")
             self._when_free(self._join)
@@ -137,7 +153,8 @@ class Membership:
 
     def _give_up(self) -> None:
         def then() -> None:
-            self.leave()
+            if self._keeps_id or not self.subscribed:  # a classic client that subscribes again keeps its membership
+                self.leave()
             self._when_free(self._join)
 
         given, self.assignment = self.assignment, frozenset()

@@ -76,6 +76,8 @@ class Network:
         self._frozen_until = 0.0
         self._cut_until: dict[Process, float] = {}
         self._deaf_until: dict[Process, float] = {}
+        self._silent_until: dict[str, float] = {}
+        """By name of a process ("" for all): until when it gets, or got, no answers."""
         self._listeners: list[tuple[Process, Callable[[], None]]] = []
         self._open: dict[Process, dict[_Request, None]] = {}
         """By process: requests that arrived and are not answered yet, in order."""
@@ -85,6 +87,7 @@ class Network:
     def take_down(self, seconds: float) -> None:
         """The broker refuses connections."""
         self._down_until = max(self._down_until, self._scheduler.now + seconds)
+        self._note_silence("", seconds)
         for process in list(self._open):
             self._disconnect(process)
         self._tell([process for process, _ in self._listeners])
@@ -92,15 +95,26 @@ class Network:
     def freeze(self, seconds: float) -> None:
         """The broker is stopped: connections stay, nothing is answered."""
         self._frozen_until = max(self._frozen_until, self._scheduler.now + seconds)
+        self._note_silence("", seconds)
 
     def cut(self, process: Process, seconds: float) -> None:
         self._cut_until[process] = max(self._cut_until.get(process, 0.0), self._scheduler.now + seconds)
+        self._note_silence(process.name, seconds)
         self._disconnect(process)
         self._tell([process])
 
     def deafen(self, process: Process, seconds: float) -> None:
         """What the process sends arrives, the answers do not."""
         self._deaf_until[process] = max(self._deaf_until.get(process, 0.0), self._scheduler.now + seconds)
+        self._note_silence(process.name, seconds)
+
+    def _note_silence(self, who: str, seconds: float) -> None:
+        self._silent_until[who] = max(self._silent_until.get(who, 0.0), self._scheduler.now + seconds)
+
+    def was_silent(self, who: str, seconds: float) -> bool:
+        """Whether a process got no answers at some time within these last seconds."""
+        until = max(self._silent_until.get(who, 0.0), self._silent_until.get("", 0.0))
+        return until + seconds > self._scheduler.now
 
     def on_unreachable(self, process: Process, call: Callable[[], None]) -> None:
         """Called when a client of this process finds no broker."""
@@ -110,6 +124,7 @@ class Network:
         return self._blocked_until(process) <= self._scheduler.now
 
     def heal(self) -> None:
+        self._silent_until = {who: min(until, self._scheduler.now) for who, until in self._silent_until.items()}
         self._down_until = self._frozen_until = 0.0
         self._cut_until.clear()
         self._deaf_until.clear()

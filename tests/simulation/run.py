@@ -166,7 +166,11 @@ class Run:
         log.changed()
 
     def remove_old_records(self) -> None:
-        """What every state has passed and the group has committed is removed."""
+        """What every state has passed and the group has committed is removed, unless a backup is about to be restored:
+        a worker must refuse one whose next records are gone.
+        """
+        if self._restoring:
+            return
         for partition, log in enumerate(self.world.broker.topics[INPUT].logs):
             committed = self.world.group(GROUP).offsets.get((INPUT, partition))
             newest = self.judge.newest(partition)
@@ -190,7 +194,7 @@ class Run:
         log, newest = logs[partition], self.judge.newest(partition)
         if self.judge.refused or self._restoring or newest is None or log.end <= max(log.start, 1):
             return
-        end = max(log.start, log.end - 2)
+        end, gone = max(log.start, log.end - 2), {worker.process.name for worker in self._workers.values()}
         self._crash_all()
 
         def lose() -> None:
@@ -201,6 +205,7 @@ class Run:
             log.truncate(end)
             if partition not in self.judge.refused:
                 self.content.truncate(partition, end)
+                self.judge.truncated[partition] = end, gone
             self._produce(partition, "rrm")
             self._start_again()
 
@@ -210,12 +215,16 @@ class Run:
         """Only where every partition has a state: one without may begin with the new topic."""
         if self.judge.refused or self._restoring or not all(self.judge.chains):
             return
+        self.judge.recreated = True
         self.judge.refuse(self._partitions)
+        before = self.world.broker.topics[INPUT]
         topic = self.world.broker.create(INPUT, len(self.judge.chains))
         for partition, log in enumerate(topic.logs):
             self.world.group(GROUP).offsets.pop((INPUT, partition), None)
             for _ in range(1 + 2 * partition):
                 log.append(self.scheduler.now, self.content.made("m")[0])
+        for log in before.logs:
+            log.changed()  # clients that wait for records of the old log ask again, by the topic's name
 
     def _crash_all(self) -> None:
         self._restoring = True

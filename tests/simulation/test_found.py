@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from tests.simulation.faults import DRAIN_S
 from tests.simulation.run import simulate
 from tests.simulation.scenario import Batch, Fault, Scenario
 
@@ -56,3 +59,72 @@ def test_a_paused_worker_whose_partition_went_on_does_not_blame_the_log(paused: 
         silent_losses=silent_losses,
     )
     assert simulate(scenario).violation is None
+
+
+# Histories in which a law was too strict
+
+
+def test_records_that_a_backup_needs_are_not_removed_while_it_is_restored() -> None:
+    """A worker refuses such a backup with exit 3, as it must (seeds 21944, 26436)."""
+    faults = (Fault(2.9, "restored backup", 0, 2.0), Fault(3.8, "log retention"))
+    scenario = Scenario(seed=21944, partitions=1, workers=1, batches=(Batch(-1.0, 0, "rrrr"),), faults=faults)
+    assert simulate(scenario).violation is None
+
+
+@pytest.mark.parametrize("at_s", [0.9, 1.1, 1.3, 1.5, 1.7])
+def test_a_worker_that_reached_its_end_may_exit_before_what_came_later_is_committed(at_s: float) -> None:
+    """It had to reach the end offsets of its start; the broker went down before the commit of what lay beyond
+    (seed 22568).
+    """
+    scenario = Scenario(
+        seed=22568,
+        partitions=1,
+        workers=1,
+        until_end=True,
+        every_rows=1,
+        every_s=0.5,
+        snapshot_every_s=0.5,
+        batches=(Batch(-1.0, 0, "rr"), *(Batch(at / 10, 0, "r") for at in range(20))),
+        faults=(Fault(at_s, "broker down", 0, 12.0),),
+    )
+    assert simulate(scenario).violation is None
+
+
+LATE = "holds what partition 0 has lost"
+
+
+def test_a_manifest_of_a_crashed_worker_that_lands_after_its_log_was_truncated_is_refused() -> None:
+    """Its store applied the create late: the state is right, but of records that the log has lost (seed 20437)."""
+    faults = (
+        Fault(2.9, "store flaky", 0, 1.0),
+        Fault(3.4, "truncated log"),
+        Fault(3.4 + DRAIN_S + 0.01, "cut off store", 0, 20.0),
+    )
+    batches = (Batch(-1.0, 0, "rrrr"), Batch(3.0, 0, "rr"))
+    scenario = Scenario(
+        seed=0, partitions=1, workers=1, every_rows=1, batches=batches, faults=faults, faults_until_s=30.0
+    )
+    late = 0
+    for seed in range(40):
+        found = simulate(replace(scenario, seed=seed))
+        assert found.violation is None, seed
+        late += any(LATE in words for _, _, words in found.history)
+    assert late > 0
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_checkpoint_does_not_wait_for_a_topic_id_that_is_not_answered(seed: int) -> None:
+    """Rows of a recreated topic may be in it; the first checkpoint after the silence is refused (seed 20500)."""
+    scenario = Scenario(
+        seed=seed,
+        partitions=1,
+        workers=1,
+        delivery="none",
+        faults=(Fault(5.0, "recreated topic"), Fault(5.05, "no answers", 0, 15.0)),
+        batches=(Batch(25.0, 0, "r"),),
+    )
+    found = simulate(scenario)
+    assert found.violation is None
+    lines = [words for _, _, words in found.history]
+    assert any("creates group/rows/0/manifests/00000000000000000002" in words for words in lines), "of the new topic"
+    assert any("exits 3" in words for words in lines)

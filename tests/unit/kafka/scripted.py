@@ -34,6 +34,7 @@ class ScriptedConsumer:
         self.committed_offsets: dict[int, tuple[int, str]] = {}
         self.member_id = "member"
         """Empty while it is outside its group."""
+        self.generation = 1
         self.connected = True
         self.closed = threading.Event()
 
@@ -116,7 +117,7 @@ class ScriptedConsumer:
         raise KafkaException(KafkaError(KafkaError._TIMED_OUT if self.connected else KafkaError._TRANSPORT))
 
     def consumer_group_metadata(self) -> bytes:
-        return f"CGMDv2:{self.member_id}".encode()
+        return b"CGMDv2:" + self.generation.to_bytes(4, "little", signed=True) + f"g\0{self.member_id}\0".encode()
 
     def close(self) -> None:
         self.closed.set()

@@ -154,6 +154,58 @@ def test_after_an_expulsion_that_the_client_does_not_report_the_partitions_can_c
 
 
 @every_protocol
+def test_a_new_membership_is_not_used_for_what_was_assigned_under_the_old_one(play: Any, protocol: str) -> None:
+    """Between a join that nobody reported and its assignment: the group may have given them to another worker."""
+    played = play(protocol)
+    client = played.client
+    played.poll(lambda: client.assign_to_it(0, 1))
+    assert b"member" in (played.source.membership() or b"")
+    client.member_id = "another"
+    assert played.source.membership() is None
+    played.poll(lambda: client.assign_to_it(0, 1))
+    assert b"another" in (played.source.membership() or b"")
+
+
+@every_protocol
+def test_a_membership_without_a_generation_is_not_used(play: Any, protocol: str) -> None:
+    """A group without members would take it for an administrator's, and check nothing."""
+    played = play(protocol)
+    played.poll(lambda: played.client.assign_to_it(0, 1))
+    played.client.generation = -1
+    assert played.source.membership() is None
+
+
+@every_protocol
+@pytest.mark.parametrize("given", [(), (2,)])
+def test_an_assignment_to_a_new_member_loses_everything_that_is_still_held(
+    play: Any, protocol: str, given: tuple[int, ...]
+) -> None:
+    """The worker joins again after that: the group may count on it for partitions that the client did not name."""
+    played = play(protocol)
+    client, diary = played.client, played.diary
+    played.poll(lambda: client.assign_to_it(0, 1))
+    client.member_id = "another"
+    played.poll(lambda: client.assign_to_it(*given))
+    assert diary.events == [("assign", (0, 1)), ("lost", (0, 1)), ("assign", given)]
+    assert played.source.assigned == set(given)
+    assert client.unsubscribed == (0 if protocol == "eager" else 1)
+    played.poll()
+    assert client.unsubscribed <= 1, "it joins again once"
+
+
+@every_protocol
+@pytest.mark.parametrize("member", ["another", ""])
+def test_a_revocation_from_another_membership_is_a_loss(play: Any, protocol: str, member: str) -> None:
+    """The client forgets that they were lost when a rebalance is under way; its member id is another one or blank."""
+    played = play(protocol)
+    client, diary = played.client, played.diary
+    played.poll(lambda: client.assign_to_it(0, 1))
+    client.member_id = member
+    played.poll(lambda: client.revoke_from_it(0, 1))
+    assert diary.events == [("assign", (0, 1)), ("lost", (0, 1))]
+
+
+@every_protocol
 @pytest.mark.parametrize("comes_back", [True, False])
 def test_an_error_of_a_partition_that_was_lost_in_the_same_poll_is_not_ours(
     play: Any, protocol: str, comes_back: bool

@@ -26,6 +26,9 @@ class FakeClient:
         self.reading: set[int] = set()
         self.ending = False
 
+    def memberid(self) -> str:
+        return "member"
+
     def unsubscribe(self) -> None:
         pass
 
