@@ -44,6 +44,7 @@ def bars(root: Path) -> list[Bar]:
     lengths = [length for tree in trees.values() for length in function_lengths(tree)]
     twice = defined_twice(list(trees.values()))
     untested = imported_by_no_test(root, list(sources))
+    way = way_of_a_row(root)
     readme = re.sub(r"```.*?```|<!--.*?-->", "", (root / "README.md").read_text(encoding="utf-8"), flags=re.DOTALL)
     return [
         Bar("files in one folder (cli/commands apart)", f"{files} ({folder.relative_to(root)})", "at most 18"),
@@ -60,9 +61,36 @@ def bars(root: Path) -> list[Bar]:
             f"{statistics.median(lengths):.0f}, {percentile(lengths, 0.9)}",
             "8, 20",
         ),
+        Bar(
+            "lines of the worker, report.py apart",
+            in_files(sum(map(lines, core(package))), len(core(package))),
+            "1,700 in 13",
+        ),
+        Bar("functions from poll to offset commit", in_files(sum(map(len, way.values())), len(way)), "60 in 25 files"),
         Bar("idioms in code and pages", str(sum(len(IDIOMS.findall(text)) for text in texts(root))), "0"),
         Bar("words of the README", str(len(readme.split())), "about 700"),
     ]
+
+
+def in_files(count: int, files: int) -> str:
+    return f"{count:,} in {files} files"
+
+
+def lines(path: Path) -> int:
+    return len(path.read_text(encoding="utf-8").splitlines())
+
+
+def core(package: Path) -> list[Path]:
+    """The worker's own files. What reports on it is counted apart."""
+    return [path for path in sorted((package / "worker").glob("*.py")) if path.name not in ("__init__.py", "report.py")]
+
+
+def way_of_a_row(root: Path) -> dict[str, list[str]]:
+    """By file: the functions from poll to offset commit, as the table in docs/architecture.md lists them."""
+    page = (root / "docs" / "architecture.md").read_text(encoding="utf-8")
+    table = page.partition("### How far a row's way")[2].partition("\n## ")[0]
+    listed = [line.split("|")[1:3] for line in table.splitlines() if line.startswith("| `")]
+    return {file.strip(" `"): [name.strip(" `") for name in names.split(",")] for file, names in listed}
 
 
 def most_files(paths: list[Path]) -> tuple[Path, int]:

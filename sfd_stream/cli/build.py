@@ -21,7 +21,7 @@ from sfd_stream.kafka.source import Source
 from sfd_stream.kafka.topic_reader import Tail
 from sfd_stream.kafka.topics import ensure_topic
 from sfd_stream.kafka.transactional_producer import TransactionalSink
-from sfd_stream.observe.logs import get_logger
+from sfd_stream.observe.logs import Log, get_logger
 from sfd_stream.observe.worker_status import Watch
 from sfd_stream.reader.newest import Epochs
 from sfd_stream.sketch.builder import Parameters
@@ -31,11 +31,11 @@ from sfd_stream.storage.contract import Store
 from sfd_stream.storage.open import open_store
 from sfd_stream.tools.topics import SNAPSHOT_PARTITIONS, compacted_topic_config
 from sfd_stream.wire.columns import Columns, FixedColumns, GrowingColumns, HashedColumns
-from sfd_stream.worker.delivery import Delivery, Idempotent
+from sfd_stream.worker.delivery import Delivery
 from sfd_stream.worker.intake import Intake
 from sfd_stream.worker.partitions import Partitions
 from sfd_stream.worker.questions import OutputEpochs, Questions
-from sfd_stream.worker.runtime import Log, Plan, Runtime
+from sfd_stream.worker.runtime import Plan, Runtime
 from sfd_stream.worker.snapshots import SnapshotEncoder
 from sfd_stream.worker.transactional import Transactional
 from sfd_stream.worker.worker import Worker
@@ -152,13 +152,14 @@ def _delivery_of(
     watch: Watch,
 ) -> Delivery:
     """A transactional id is new for each worker: the group decides who may deliver, not the id."""
-    encoder, log = SnapshotEncoder(settings.snapshot, settings.checkpoint.url), get_logger()
-    parts: dict[str, Any] = {"runtime": runtime, "source": source, "partitions": partitions, "log": log}
+    parts: dict[str, Any] = {"runtime": runtime, "source": source, "partitions": partitions}
+    parts |= {"log": get_logger(), "watch": watch}
     if settings.snapshot.topic is None:
         return Delivery(**parts)
+    encoder = SnapshotEncoder(settings.snapshot, settings.snapshot.topic, settings.checkpoint.url)
     if settings.snapshot.delivery == "idempotent":
         assert sink is not None
-        return Idempotent(**parts, sink=sink, encoder=encoder, watch=watch)
+        return Delivery(**parts, sink=sink, encoder=encoder)
     transactions = TransactionalSink(
         _producer_settings(settings),
         f"{settings.group}-{uuid.uuid4().hex}",
@@ -166,7 +167,7 @@ def _delivery_of(
         reach=runtime.reach or (lambda _: None),
         hooks=hooks_of(settings),
     )
-    return Transactional(**parts, questions=questions, sink=transactions, encoder=encoder, watch=watch)
+    return Transactional(**parts, questions=questions, transactions=transactions, encoder=encoder)
 
 
 def _producer_settings(settings: Settings) -> dict[str, Any]:

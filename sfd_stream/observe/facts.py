@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from sfd_stream.errors import FencedError, StoreRefusedError, StoreUnavailableError
 from sfd_stream.observe.status import KafkaStatistics, Moment, PartitionStatus, Status, rounded
 from sfd_stream.state.manifest import Manifest, blob_name_of
 from sfd_stream.state.partition import PartitionState
-
-JobKind = Literal["claim", "checkpoint", "publication", "retention"]
 
 PREVIEW_BYTES = 48
 FAR_BEHIND_S = 10.0
@@ -69,7 +67,7 @@ def _fill(state: PartitionState) -> float:
 class JobSeen(NamedTuple):
     """The job of a partition, and what it waits for."""
 
-    kind: JobKind
+    kind: str
     waits_for: str
     since_s: float
 

@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal, Self, TextIO, cast
+from typing import Any, Final, Literal, Protocol, Self, TextIO, cast
 
 import structlog
 
@@ -31,6 +31,15 @@ FLOOD_INTERVAL_S: Final = 60.0
 _HELD_BACK: Final = "held_back_event"
 # So many different events are watched at once; beyond, the oldest are forgotten first.
 _FLOOD_KINDS_MAX: Final = 1_000
+
+
+class Log(Protocol):
+    """The part of a structlog logger that is used."""
+
+    def bind(self, **context: Any) -> Self: ...
+    def info(self, event: str, **context: Any) -> Any: ...
+    def warning(self, event: str, **context: Any) -> Any: ...
+    def debug(self, event: str, **context: Any) -> Any: ...
 
 
 @dataclass(slots=True)

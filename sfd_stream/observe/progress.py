@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from sfd_stream.wire.rows.decode import DecodedBatch
-
 
 @dataclass
 class Progress:
@@ -18,11 +16,6 @@ class Progress:
     checkpoints: int = 0
     fences: int = 0
     ends: dict[int, int] = field(default_factory=dict)
-
-    def take(self, records: int, decoded: DecodedBatch) -> None:
-        self.records += records
-        self.rows += decoded.block.rows
-        self.bad += len(decoded.bad)
 
 
 @dataclass(frozen=True)

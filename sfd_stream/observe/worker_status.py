@@ -3,8 +3,7 @@
     worker ──► Watch ──► Meter (counts)             ──► /metrics
                  └─────► Status (once a second)     ──► /metrics, /status.json, /
 
-The loop's thread calls everything here but `applied`, which is the sketching thread's, and `durable`,
-`snapshot_...` and `job_failed`, which are a checkpoint's own too. Nothing waits, nothing asks.
+The loop's thread calls everything here but `applied`, which is the sketch thread's. Nothing waits, nothing asks.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ from collections import Counter, deque
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from itertools import count
 from typing import Literal
 
 from sfd_stream import __version__
@@ -22,7 +20,6 @@ from sfd_stream.observe import metrics as m
 from sfd_stream.observe.facts import (
     Around,
     Facts,
-    JobKind,
     Seen,
     applied_of,
     claim_step_s,
@@ -35,6 +32,7 @@ from sfd_stream.observe.facts import (
     written_bytes,
 )
 from sfd_stream.observe.history import Known, age_s
+from sfd_stream.observe.progress import Progress
 from sfd_stream.observe.registry import Meter
 from sfd_stream.observe.spectra import Looker, Shot
 from sfd_stream.observe.status import DeadLetter, KafkaStatistics, Moment, PartitionStatus, Status, rounded
@@ -78,13 +76,12 @@ class Watch:
     looker: Looker
     clock: Callable[[], float]
     wall_clock: Callable[[], float]
+    progress: Progress = field(default_factory=Progress)
     _partitions: dict[int, Known] = field(default_factory=dict)
     _letters: Counter[str] = field(default_factory=Counter)
     _newest: deque[DeadLetter] = field(default_factory=lambda: deque(maxlen=NEWEST_LETTERS))
     _history: deque[Moment] = field(default_factory=lambda: deque(maxlen=MOMENTS))
     _pace: deque[tuple[float, int]] = field(default_factory=deque)
-    _rows: int = 0
-    _fences: int = 0
     _kafka: KafkaStatistics = field(default_factory=KafkaStatistics)
 
     def __post_init__(self) -> None:
@@ -92,8 +89,6 @@ class Watch:
         self._started_at_s = self.wall_clock()
         self._turned_s = self._polled_s = now
         self._status_s = self._moment_s = float("-inf")
-        self._numbers = count(1)  # one step of it is whole, whichever threads take it
-        self._checkpoints = 0
         self.status = self._status((), Around(False, False, True, None, 0), 0.0)
 
     @property
@@ -120,9 +115,11 @@ class Watch:
         add(m.NONZEROS, nnz, partition)
         add(m.INPUT_BYTES, size, partition)
         add(m.TOMBSTONES, tombstones, partition)
-        self._rows += rows
+        self.progress.records += messages
+        self.progress.rows += rows
 
     def dead_letter(self, partition: int, offset: int, reason: str, words: str, value: bytes | None) -> None:
+        self.progress.bad += 1
         self.meter.add(m.DEAD_LETTERS, 1, reason)
         self._letters[reason] += 1
         letter = DeadLetter(self.wall_clock(), partition, offset, reason, words[:WORDS_CHARS], preview(value or b""))
@@ -152,14 +149,14 @@ class Watch:
         self.meter.add(m.RESTORED_ROWS, facts.rows)
         known.replay_from, known.replay_to = (now, facts), None
 
-    def fenced(self, partition: int, job: JobKind) -> None:
+    def fenced(self, partition: int, job: str) -> None:
         """Which its job told."""
-        self._fences += 1
+        self.progress.fences += 1
         self.meter.add(m.FENCES)
         self.meter.add(m.FAILURES[job], 1, "fenced")
         self._partitions.pop(partition, None)
 
-    def job_failed(self, job: JobKind, error: BaseException) -> None:
+    def job_failed(self, job: str, error: BaseException) -> None:
         self.meter.add(m.FAILURES[job], 1, failure_kind(error))
 
     def _known(self, partition: int) -> Known:
@@ -177,7 +174,7 @@ class Watch:
         if known.begun_s is not None:
             self.meter.observe(m.CHECKPOINT_SECONDS, self.clock() - known.begun_s)
         known.undurable_since = known.begun_s = None
-        self._checkpoints = next(self._numbers)
+        self.progress.checkpoints += 1
         self.meter.add(m.CHECKPOINTS, 1, partition)
         self.meter.add(m.CHECKPOINT_BYTES, written_bytes(manifest), partition)
 
@@ -211,7 +208,7 @@ class Watch:
         """Makes the status of now; once a second is enough."""
         now = self.clock()
         self._status_s = now
-        self._pace.append((now, self._rows))
+        self._pace.append((now, self.progress.rows))
         while self._pace and now - self._pace[0][0] > PACE_OVER_S:
             self._pace.popleft()
         for part in seen:
@@ -239,15 +236,15 @@ class Watch:
             at_s=self.wall_clock(),
             doing=in_words(parts, around, pace, self.identity.checkpoint_every_s),
             ready=around.joined and all(part.state not in ("claiming", "waiting") for part in parts),
-            rows=self._rows,
+            rows=self.progress.rows,
             rows_per_s=pace,
             promised_ratio=self.identity.promised_ratio,
             memory_reserved_bytes=around.memory_reserved_bytes,
             memory_max_bytes=self.identity.memory_max_bytes,
             broker_away_s=rounded(around.broker_away_s or 0.0),
             outside_group_s=rounded(around.outside_group_s or 0.0),
-            checkpoints=self._checkpoints,
-            fences=self._fences,
+            checkpoints=self.progress.checkpoints,
+            fences=self.progress.fences,
             partitions=parts,
             merged=self.looker.merged if len(parts) > 1 else None,
             dead_letters=dict(self._letters),

@@ -51,6 +51,31 @@ def delay_s(attempt: int, jitter: float) -> float:
     return min(LONGEST_S, FIRST_S * 2.0 ** min(attempt, 30)) * jitter
 
 
+@dataclass
+class Outage:
+    """How long a store has not answered a procedure, and why."""
+
+    give_up_s: float
+    since_s: float | None = None
+    """None while it answers."""
+    reason: str = ""
+    _failures: int = 0
+    _answers: int = 0
+
+    def answered(self) -> None:
+        self._answers += 1
+        if self._answers >= ANSWERS_AGAIN:
+            self.since_s, self.reason, self._failures = None, "", 0
+
+    def failed(self, error: StoreUnavailableError, now_s: float, jitter: float) -> float:
+        """The delay before the next attempt. Raises the error once `give_up_s` have passed."""
+        self.since_s = now_s if self.since_s is None else self.since_s
+        if now_s - self.since_s >= self.give_up_s:
+            raise error
+        self.reason, self._answers, self._failures = str(error), 0, self._failures + 1
+        return delay_s(self._failures - 1, jitter)
+
+
 @dataclass(frozen=True)
 class Patience:
     """How a tool waits for a store: `give_up_s` without any answer end it."""
@@ -59,9 +84,6 @@ class Patience:
     clock: Callable[[], float]
     pause: Callable[[float], None]
     jitter: Callable[[], float]
-
-    def wait(self, attempt: int) -> None:
-        self.pause(delay_s(attempt, self.jitter()))
 
 
 def no_broker(question: Question) -> Any:
@@ -74,9 +96,7 @@ def run(steps: Steps[T], store: ProtocolStore, patience: Patience, *, ask: Calla
 
     To stop in between let `patience.pause` raise: what was sent may still happen, and does no harm.
     """
-    unavailable_since: float | None = None
-    failures = answers = 0
-    answer: Any = None
+    outage, answer = Outage(patience.give_up_s), None
     while True:
         try:
             request = steps.send(answer)
@@ -85,23 +105,16 @@ def run(steps: Steps[T], store: ProtocolStore, patience: Patience, *, ask: Calla
             return outcome
         if isinstance(request, Question):
             if isinstance(request, AskLog) and request.again:
-                patience.wait(DISBELIEVED)
+                patience.pause(delay_s(DISBELIEVED, patience.jitter()))
             answer = ask(request)
             continue
         try:
             answer = perform(request, store)
-        except StoreUnavailableError:
-            now = patience.clock()
-            unavailable_since = now if unavailable_since is None else unavailable_since
-            if now - unavailable_since >= patience.give_up_s:
-                raise
-            patience.wait(failures)
-            failures, answers = failures + 1, 0
+        except StoreUnavailableError as error:
+            patience.pause(outage.failed(error, patience.clock(), patience.jitter()))
             answer = Answer.UNKNOWN
         else:
-            answers += 1
-            if answers >= ANSWERS_AGAIN:
-                unavailable_since, failures = None, 0
+            outage.answered()
 
 
 def perform(request: StoreRequest, store: ProtocolStore) -> Any:

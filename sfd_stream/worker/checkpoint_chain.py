@@ -13,11 +13,12 @@ from sfd_stream.errors import FencedError, StoreUnavailableError
 from sfd_stream.state.claim import Wish, assign
 from sfd_stream.state.manifest import Binding, Manifest, SnapshotRef
 from sfd_stream.state.partition import Durable, Frozen, PartitionState, Shape, encode, restore
+from sfd_stream.state.perform import no_broker
 from sfd_stream.state.protocol import Created, check_owner, checkpoint, load_blobs
 from sfd_stream.state.retention import retain
 from sfd_stream.state.steps import Fenced, Question, Refused, Steps
 from sfd_stream.storage.contract import partition_prefix
-from sfd_stream.worker.jobs import Job, Point, procedure
+from sfd_stream.worker.jobs import Job, procedure, reached
 from sfd_stream.worker.runtime import Plan, Runtime
 
 T = TypeVar("T")
@@ -36,8 +37,6 @@ class CheckpointChain:
         self.manifest: Manifest | None = None
         self.published: SnapshotRef | None = None
         """The last snapshot that is known to be on the output topic."""
-        self.unpublished: bytes | None = None
-        """The snapshot that the last owner left pending, until it is taken."""
         self._durable: Durable | None = None
         self._settings = plan.checkpoint
         self._runtime = runtime
@@ -67,20 +66,15 @@ class CheckpointChain:
     def acknowledge(self, published: SnapshotRef) -> None:
         self.published = published
 
-    def take_unpublished(self) -> bytes | None:
-        found, self.unpublished = self.unpublished, None
-        return found
-
     # Jobs
 
     def claim(
-        self,
-        binding: Binding,
-        shape: Shape,
-        start: Literal["earliest", "latest"],
-        ask: Callable[[Question], Job[Any]],
-    ) -> Job[PartitionState]:
-        """The newest state, ours from now on; or a new one. Raises RefusedStateError if it must not be used."""
+        self, binding: Binding, shape: Shape, start: Literal["earliest", "latest"], ask: Callable[[Question], Job[Any]]
+    ) -> Job[tuple[PartitionState, bytes | None]]:
+        """The newest state, ours from now on, and its snapshot if the last owner left it pending; or a new state.
+
+        Raises RefusedStateError if the state must not be used.
+        """
         wish = Wish(
             prefix=self.prefix,
             binding=binding,
@@ -92,15 +86,15 @@ class CheckpointChain:
         )
         claimed = yield from self._run(assign(wish), ask)
         self.manifest, self.published = claimed.manifest, claimed.manifest.published
-        self.unpublished = claimed.unpublished
         state, self._durable = claimed.state
-        return state
+        return state, claimed.unpublished
 
     def write(self, frozen: Frozen, binding: Binding, snapshot: bytes | None = None) -> Job[Manifest]:
         """The manifest that holds exactly `frozen`, durable, with the bytes of its snapshot if one is due.
 
         `binding` is the topic's as of now.
         """
+        yield from reached(self._runtime, "before-blobs")
         created = yield from self._run(self._writing(frozen, binding, snapshot))
         self.manifest = created.manifest
         self._durable = Durable.of(frozen, created.manifest)
@@ -109,7 +103,6 @@ class CheckpointChain:
     def _writing(self, frozen: Frozen, binding: Binding, snapshot: bytes | None) -> Steps[Created | Fenced | Refused]:
         """Encodes on the thread that then writes."""
         encoded = replace(encode(frozen, self._durable), snapshot=snapshot)
-        yield Point("before-blobs")  # type: ignore[misc]
         return (
             yield from checkpoint(
                 self.prefix,
@@ -137,7 +130,7 @@ class CheckpointChain:
         """Removes what no kept state needs any more."""
         yield from self._run(retain(self.prefix, keep=self._settings.keep, own=self.newest, where=self.where))
 
-    def _run(self, steps: Steps[T | Fenced | Refused], ask: Callable[[Question], Job[Any]] | None = None) -> Job[T]:
+    def _run(self, steps: Steps[T | Fenced | Refused], ask: Callable[[Question], Job[Any]] = no_broker) -> Job[T]:
         give_up_s = self._settings.give_up_s
         outcome = yield from procedure(self._runtime, steps, give_up_s=give_up_s, failed=self._failed, ask=ask)
         if isinstance(outcome, Fenced):

@@ -12,14 +12,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from sfd_stream.kafka.commits import Committed
+from sfd_stream.errors import SfdError
 from sfd_stream.kafka.producer import TOO_LARGE, Sink, Ticket
 from sfd_stream.kafka.source import Source
+from sfd_stream.observe.logs import Log
 from sfd_stream.observe.worker_status import Watch
 from sfd_stream.state.offset_metadata import metadata_of
-from sfd_stream.worker.jobs import Background, Job, Wait, reached
-from sfd_stream.worker.partitions import Commit, OwnedPartition, Partitions
-from sfd_stream.worker.runtime import Log, Runtime
+from sfd_stream.worker.jobs import Job, Wait, answer, reached
+from sfd_stream.worker.partitions import Commit, OwnedPartition, Partitions, Phase
+from sfd_stream.worker.runtime import Runtime
 from sfd_stream.worker.snapshots import SnapshotEncoder
 
 COMMIT_AGAIN_S = 1.0
@@ -28,39 +29,70 @@ CONFIRM_EVERY_S, CONFIRM_TIMEOUT_S = 30.0, 5.0
 partition: one that lost a partition without notice may commit an older offset after us."""
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, kw_only=True)
 class Delivery:
-    """Offsets only. The loop's thread calls it; a Job is driven by it too."""
+    """Offsets, and snapshots if there is an encoder. The loop's thread calls it and drives its jobs.
+
+    A snapshot may be published twice, under the same id with the same bytes. A zombie that slept between the owner
+    check and its produce may put an older one on top: readers that have the newer one drop it, and the next publication
+    repairs it for all others.
+    """
 
     runtime: Runtime
     source: Source
     partitions: Partitions
     log: Log
-    encoder: SnapshotEncoder | None = None
-    """None where nothing is published."""
-
-    def __post_init__(self) -> None:
-        self._again_s: float | None = None
-        self._ours: dict[int, int] = {}
-        self._confirming = Background[dict[int, Committed | None]](self.runtime, CONFIRM_EVERY_S)
+    watch: Watch
+    encoder: SnapshotEncoder | None = None  # None where nothing is published
+    sink: Sink | None = None
+    _again_s: float | None = None  # when commits that failed are sent again
 
     def deliver(self, owned: OwnedPartition, snapshot: bytes | None = None, *, again: bool = False) -> Job[None]:
         """Brings the broker up to the newest manifest. `snapshot`: the bytes of its pending snapshot, where they are at
         hand. `again`: publish the newest one once more.
         """
-        del snapshot, again  # nothing is published
+        if again:
+            snapshot = yield from owned.chain.snapshot_bytes()
+        if snapshot is not None and self.encoder is not None:
+            yield from self._publish(owned, self.encoder, snapshot)
         yield from self._commit(owned)
 
+    def _publish(self, owned: OwnedPartition, encoder: SnapshotEncoder, snapshot: bytes) -> Job[None]:
+        """If it fails it stays pending."""
+        due = owned.chain.newest.due
+        assert due is not None
+        yield from owned.chain.check_owner()
+        began_s = self.runtime.clock()
+        message = encoder.message(snapshot, due)
+        yield from reached(self.runtime, "before-publish")
+        ticket = yield from self._acknowledged(encoder.topic, *message)
+        yield from reached(self.runtime, "after-publish")
+        if ticket.delivered:
+            owned.chain.acknowledge(due)
+            self.watch.snapshot_published(owned.number, self.runtime.clock() - began_s, len(snapshot))
+            return
+        too_large = ticket.error == TOO_LARGE
+        self.watch.snapshot_failed("refused" if too_large else "unavailable")
+        reason = encoder.advice(len(message[1])) if too_large else ticket.error
+        owned.log.warning("snapshot publish failed, will retry", reason=reason)
+
+    def _acknowledged(self, *message: Any) -> Job[Ticket]:
+        """The broker's answer; polling the sink brings it."""
+        assert self.sink is not None
+        ticket = self.sink.publish(*message)
+        while ticket is None or not ticket.done:
+            yield Wait("delivery report")
+            ticket = ticket or self.sink.publish(*message)  # None: the queue was full
+        return ticket
+
     def _commit(self, owned: OwnedPartition) -> Job[None]:
-        wanted = Commit(owned.chain.newest.next_offset, self._metadata(owned))
+        published = self.encoder is None or owned.chain.is_published
+        wanted = Commit(owned.chain.newest.next_offset, metadata_of(None, published=published))
         if owned.commit is not None and owned.commit[:2] == wanted[:2]:
             return
         yield from reached(self.runtime, "before-commit")
         self._send(owned, wanted)
         yield from reached(self.runtime, "after-commit")
-
-    def _metadata(self, owned: OwnedPartition) -> str:
-        return metadata_of(None, published=self.encoder is None or owned.chain.is_published)
 
     def _send(self, owned: OwnedPartition, commit: Commit) -> None:
         owned.commit = commit
@@ -71,83 +103,36 @@ class Delivery:
         now_s = self.runtime.clock()
         for result in self.source.commit_results():
             owned = self.partitions.get(result.partition)
+            if owned is not None and owned.commit is not None and owned.commit.offset == result.offset:
+                owned.commit = owned.commit._replace(acknowledged=result.error is None)
             if result.error is not None:
-                log = self.log.bind(partition=result.partition) if owned is None else owned.log
-                log.debug("commit failed", error=result.error)
+                self.log.debug("commit failed", partition=result.partition, error=result.error)
                 self._again_s = now_s + COMMIT_AGAIN_S
-            elif owned is not None and owned.commit is not None and owned.commit.offset == result.offset:
-                owned.commit = owned.commit._replace(acknowledged=True)
         if self._again_s is not None and self._again_s <= now_s:
             self._again_s = None
             for owned in self.partitions:
                 if owned.commit is not None and not owned.commit.acknowledged:
                     self._send(owned, owned.commit)
-        self._confirm()
 
-    def _confirm(self) -> None:
-        """Asks what is committed; what is behind our own last commit is committed again."""
-        if self._confirming.is_due:
-            self._ours = dict(self.source.last_committed)
-            if self._ours:
-                self._confirming.ask(self.source.committed, tuple(self._ours), CONFIRM_TIMEOUT_S)
-        confirmed = self._confirming.take()
-        if confirmed is None or confirmed.cancelled() or confirmed.exception() is not None:
-            return  # asked again; the worker itself reports a broker that is unavailable
-        for partition, committed in confirmed.result().items():
-            owned = self.partitions.get(partition)
-            if owned is None or owned.commit is None or not owned.commit.acknowledged:
+    def confirm(self) -> Job[None]:
+        """In the background: what is committed behind our own last commit is committed again."""
+        while True:
+            yield Wait("next confirmation", for_s=CONFIRM_EVERY_S)
+            ours = {owned: owned.commit for owned in self.partitions if owned.commit and owned.commit.acknowledged}
+            if not ours:
                 continue
-            if committed is not None and committed.offset < self._ours[partition]:
-                owned.log.info("committed offset went back, committing it again", committed=committed.offset)
-                self._send(owned, owned.commit._replace(acknowledged=False))
+            numbers = [owned.number for owned in ours]
+            try:
+                asking = self.runtime.io.submit(self.source.committed, numbers, CONFIRM_TIMEOUT_S)
+                found = yield from answer("committed", asking)
+            except (SfdError, TimeoutError):
+                continue  # asked again; the worker itself reports a broker that is unavailable
+            for owned, commit in ours.items():
+                committed = found[owned.number]
+                unchanged = owned.phase is not Phase.RELEASED and owned.commit is commit
+                if unchanged and committed is not None and committed.offset < commit.offset:
+                    owned.log.info("committed offset went back, committing it again", committed=committed.offset)
+                    self._send(owned, commit._replace(acknowledged=False))
 
     def close(self) -> None:
         """Nothing is open."""
-
-
-@dataclass(eq=False, kw_only=True)
-class Idempotent(Delivery):
-    """A snapshot may be published twice, under the same id with the same bytes.
-
-    A zombie that slept between the owner check and its produce may put an older one on top: readers that have the newer
-    one drop it, and the next publication repairs it for all others.
-    """
-
-    sink: Sink
-    encoder: SnapshotEncoder
-    watch: Watch
-
-    def deliver(self, owned: OwnedPartition, snapshot: bytes | None = None, *, again: bool = False) -> Job[None]:
-        if again:
-            snapshot = yield from owned.chain.snapshot_bytes()
-        if snapshot is not None:
-            yield from self._publish(owned, snapshot)
-        yield from self._commit(owned)
-
-    def _publish(self, owned: OwnedPartition, snapshot: bytes) -> Job[None]:
-        """If it fails it stays pending."""
-        due = owned.chain.newest.due
-        assert due is not None
-        yield from owned.chain.check_owner()
-        began_s = self.runtime.clock()
-        message = self.encoder.message(snapshot, due)
-        yield from reached(self.runtime, "before-publish")
-        ticket = yield from self._acknowledged(*message)
-        yield from reached(self.runtime, "after-publish")
-        if ticket.delivered:
-            owned.chain.acknowledge(due)
-            self.watch.snapshot_published(owned.number, self.runtime.clock() - began_s, len(snapshot))
-            return
-        too_large = ticket.error == TOO_LARGE
-        self.watch.snapshot_failed("refused" if too_large else "unavailable")
-        reason = self.encoder.advice(len(message[1])) if too_large else ticket.error
-        owned.log.warning("snapshot publish failed, will retry", reason=reason)
-
-    def _acknowledged(self, *message: Any) -> Job[Ticket]:
-        """The broker's answer; polling the sink brings it."""
-        ticket = self.sink.publish(self.encoder.topic, *message)
-        while ticket is None or not ticket.done:
-            yield Wait("delivery report")
-            if ticket is None:  # the queue was full
-                ticket = self.sink.publish(self.encoder.topic, *message)
-        return ticket

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from sfd_stream.config.model import InputSettings
@@ -15,14 +14,6 @@ from sfd_stream.wire.columns import Columns
 from sfd_stream.wire.formats.records import Decoder, MsgpackDecoder
 from sfd_stream.wire.rows.decode import DecodedBatch, RowLimits
 from sfd_stream.worker.jobs import Job, Wait
-
-
-@dataclass(frozen=True)
-class Taken:
-    """A batch's rows, and how many of its records were null."""
-
-    decoded: DecodedBatch
-    tombstones: int
 
 
 class Intake:
@@ -50,7 +41,8 @@ class Intake:
         """The ids of schemas that must be looked up before the batch can be taken; the look-up begins."""
         return self.decoder.missing([value for value in batch.values if value is not None])
 
-    def take(self, batch: PartitionBatch, columns: Columns) -> Taken:
+    def take(self, batch: PartitionBatch, columns: Columns) -> tuple[DecodedBatch, int]:
+        """A batch's rows, and how many of its records were null."""
         values = batch.values
         places: Sequence[int] = range(len(values))
         if not all(values):  # in C, as most batches have neither tombstones nor empty messages
@@ -59,15 +51,10 @@ class Intake:
         decoded = self.decoder.decode(messages, columns, self._limits)
         self._send_bad(batch, places, decoded.bad)
         tombstones = len(values) - len(places)
-        self._watch.took(
-            batch.partition,
-            messages=len(values),
-            rows=decoded.block.rows,
-            nnz=decoded.block.nnz,
-            size=sum(map(len, messages)),
-            tombstones=tombstones,
-        )
-        return Taken(decoded, tombstones)
+        block, size = decoded.block, sum(map(len, messages))
+        counts = {"messages": len(values), "rows": block.rows, "nnz": block.nnz}
+        self._watch.took(batch.partition, **counts, size=size, tombstones=tombstones)
+        return decoded, tombstones
 
     def _send_bad(
         self, batch: PartitionBatch, places: Sequence[int], bad: Sequence[tuple[int, RowDecodeError]]

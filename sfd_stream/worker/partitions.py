@@ -13,12 +13,13 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
+from sfd_stream.observe.logs import Log
 from sfd_stream.state.manifest import StateId
 from sfd_stream.state.partition import PartitionState
 from sfd_stream.wire.columns import Columns
 from sfd_stream.wire.rows.decode import DecodedBatch
 from sfd_stream.worker.checkpoint_chain import CheckpointChain
-from sfd_stream.worker.runtime import Log, Plan
+from sfd_stream.worker.runtime import Plan
 from sfd_stream.worker.sketch_thread import Sketched
 
 
@@ -59,20 +60,14 @@ class Commit(NamedTuple):
 class Backlog:
     """The rows taken that are not durable, or not published. Times are the worker's clock's."""
 
-    columns: Columns
-    """As of the last row decoded, which the state may not have reached yet."""
-    next_offset: int
-    """After the last record taken."""
-    snapshot_at_s: float
-    """When the last snapshot was begun."""
-    republished_at_s: float
-    """When the last snapshot was begun or published again."""
+    columns: Columns  # as of the last row decoded, which the state may not have reached yet
+    next_offset: int  # after the last record taken
+    snapshot_at_s: float  # when the last snapshot was begun
+    republished_at_s: float  # when the last snapshot was begun or published again
     rows: int = 0
-    dirty_since_s: float | None = None
-    """When the oldest record came that no checkpoint holds."""
+    dirty_since_s: float | None = None  # when the oldest record came that no checkpoint holds
     unpublished_rows: int = 0
-    unpublished_since_s: float | None = None
-    """When the oldest record came that no snapshot holds."""
+    unpublished_since_s: float | None = None  # when the oldest record came that no snapshot holds
 
     def take(self, decoded: DecodedBatch, next_offset: int, now_s: float) -> None:
         """A batch that is on its way to the state."""
@@ -108,16 +103,12 @@ class OwnedPartition:
     assigned_s: float
     phase: Phase = Phase.WAITING
     backlog: Backlog | None = None
-    sketched: Sketched | None = None
-    """By sketch_thread.py."""
-    store_behind: bool = False
-    """By worker.py: reading pauses until the store has caught up."""
+    sketched: Sketched | None = None  # by sketch_thread.py
+    store_behind: bool = False  # by worker.py: reading pauses until the store has caught up
     schemas_awaited: frozenset[int] = frozenset()
     """By worker.py: reading pauses until a schema registry has answered these ids."""
-    commit: Commit | None = None
-    """By delivery.py."""
-    settled: bool = False
-    """By transactional.py: whether it is known what has been delivered."""
+    commit: Commit | None = None  # by delivery.py
+    settled: bool = False  # by transactional.py: whether it is known what has been delivered
     delivered: StateId | None = None
     """By transactional.py: the state whose offset is committed, and with it every snapshot that was due by then."""
 
@@ -166,12 +157,9 @@ class Partitions:
     """The table of what is ours. The loop's thread alone uses it."""
 
     plan: Plan
-    joined: bool = False
-    """Whether the group has answered at all, be it with no partition."""
-    closed: bool = False
-    """From now on nothing more is claimed."""
+    joined: bool = False  # whether the group has answered at all, be it with no partition
+    closed: bool = False  # from now on nothing more is claimed
     _table: dict[int, OwnedPartition] = field(default_factory=dict)
-    _told_to_wait: set[OwnedPartition] = field(default_factory=set)
 
     def __iter__(self) -> Iterator[OwnedPartition]:
         return iter(list(self._table.values()))
@@ -189,7 +177,6 @@ class Partitions:
     def remove(self, owned: OwnedPartition) -> None:
         owned.move(Phase.RELEASED)
         del self._table[owned.number]
-        self._told_to_wait.discard(owned)
 
     def reserved_bytes(self) -> int:
         return sum(self.plan.shape(owned.number).memory_bytes() for owned in self.among(*IN_MEMORY))
@@ -203,16 +190,8 @@ class Partitions:
         for owned in self.among(Phase.WAITING):
             needed = self.plan.shape(owned.number).memory_bytes()
             if any_in_memory and reserved + needed > self.plan.worker.memory_max_bytes:
-                self._tell_to_wait(owned)
                 continue
             reserved, any_in_memory = reserved + needed, True
             owned.move(Phase.CLAIMING)
             admitted.append(owned)
         return admitted
-
-    def _tell_to_wait(self, owned: OwnedPartition) -> None:
-        if owned not in self._told_to_wait:
-            self._told_to_wait.add(owned)
-            owned.log.warning(
-                "no room for the partition: it waits, unread; raise worker.memory_max_bytes or add workers"
-            )

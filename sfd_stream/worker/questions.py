@@ -11,10 +11,12 @@ from typing import Any, Literal, TypeVar
 from sfd_stream.errors import BrokerRefusedError, BrokerUnavailableError, SfdError
 from sfd_stream.kafka.errors import CHECK_IT
 from sfd_stream.kafka.source import Source
+from sfd_stream.observe.logs import Log
 from sfd_stream.state.manifest import Binding
+from sfd_stream.state.perform import DISBELIEVED, delay_s
 from sfd_stream.state.steps import AskCommitted, AskLog, AskOutputEpoch, LogFacts, Question
 from sfd_stream.worker.jobs import Job, Wait, answer
-from sfd_stream.worker.runtime import Log, Plan, Runtime
+from sfd_stream.worker.runtime import Plan, Runtime
 
 T = TypeVar("T")
 
@@ -36,42 +38,34 @@ class OutputEpochs:
     read: Callable[[], Mapping[int, int]]
     runtime: Runtime
     log: Log
-
-    def __post_init__(self) -> None:
-        self._reading: tuple[float, Future[Mapping[int, int]]] | None = None
-        self._failed_s: float | None = None
+    _reading: Future[Mapping[int, int]] | None = None
+    _read_s: float = 0.0
+    _logged: Future[Mapping[int, int]] | None = None
 
     def of(self, partition: int, since_s: float, *, needed: bool = True) -> Job[int | None]:
         """As of some moment after `since_s`, when the partition was assigned.
 
-        If the topic can't be read, that is raised where the answer is `needed`. Else it is logged once an assignment,
-        and there is no answer: the owner's own epoch is right unless the store was restored from a backup.
+        A topic that can't be read is asked again only where the answer is `needed`, and raised there. Else there is no
+        answer: the owner's own epoch is right unless the store was restored from a backup.
         """
-        if not needed and self._failed_s is not None and self._failed_s >= since_s:
-            return None
-        if self._reading is None or self._reading[0] < since_s:
-            self._reading = self.runtime.clock(), self.runtime.io.submit(self.read)
         reading = self._reading
+        if reading is None or self._read_s < since_s or (needed and reading.done() and reading.exception()):
+            reading = self._reading = self.runtime.io.submit(self.read)
+            self._read_s = self.runtime.clock()
         try:
-            found: Mapping[int, int] = yield Wait("output topic", reading[1])
+            found = yield from answer("output topic", reading)
         except (SfdError, TimeoutError) as error:
-            self._note_failure(reading, error, needed=needed)
             if needed:
                 raise
+            if self._logged is not reading:
+                self._logged = reading
+                self.log.warning(
+                    "output topic could not be read before claiming: if the checkpoint store was restored from a"
+                    " backup, readers may keep older snapshots until the next restart",
+                    reason=str(error),
+                )
             return None
         return found.get(partition)
-
-    def _note_failure(self, reading: tuple[float, Any], error: Exception, *, needed: bool) -> None:
-        """Once for all that waited for the reading; the next one reads again."""
-        if self._reading is reading:
-            self._reading = None
-        if not needed and self._failed_s != reading[0]:
-            self.log.warning(
-                "output topic could not be read before claiming: if the checkpoint store was restored from a backup,"
-                " readers may keep older snapshots until the next restart",
-                reason=str(error),
-            )
-        self._failed_s = reading[0]
 
 
 @dataclass(eq=False)
@@ -82,8 +76,7 @@ class Questions:
     runtime: Runtime
     source: Source
     output_epochs: OutputEpochs | None
-    partitions: int = 0
-    """Of the input topic, as last known."""
+    partitions: int = 0  # of the input topic, as last known
     _partitions_at_start: int = 0
     _cluster_id: str = ""
 
@@ -106,11 +99,17 @@ class Questions:
             else:
                 return found
 
-    # For a claim
+    # For claims and checkpoints
 
-    def binding(self, partition: int) -> Job[Binding]:
-        topic_id = yield from self.patiently("topic id", self.source.topic_id)
-        return self._binding(partition, topic_id)
+    def binding(self, partition: int, asking: Future[str | None] | None = None) -> Job[Binding]:
+        """As of now. A checkpoint is `asking` already; an id that is not known in time is then not compared."""
+        topic_id = None
+        if asking is None:
+            topic_id = yield from self.patiently("topic id", self.source.topic_id)
+        else:
+            with contextlib.suppress(TimeoutError):
+                topic_id = yield from answer("topic id", asking, for_s=OVERDUE_S)
+        return Binding(self._cluster_id, topic_id, self.plan.group, self.plan.input.topic, partition)
 
     def start_of(self, partition: int) -> Literal["earliest", "latest"]:
         """One that was added since: all that it holds came after us, so that also "latest" means all of it."""
@@ -120,7 +119,9 @@ class Questions:
         """What a claim's procedure asks. `since_s`: when the partition was assigned."""
         source = self.source
         match question:
-            case AskLog():
+            case AskLog(again):
+                if again:
+                    yield Wait("AskLog", for_s=delay_s(DISBELIEVED, self.runtime.jitter()))
                 found = yield from self.patiently("AskLog", lambda timeout_s: source.watermarks(partition, timeout_s))
                 return LogFacts(*found)
             case AskCommitted():
@@ -137,24 +138,12 @@ class Questions:
         found = yield from self.patiently("AskCommitted", lambda timeout_s: source.committed([partition], timeout_s))
         return found[partition]
 
-    # For a checkpoint
-
     def ask_topic(self, *, count: bool) -> Future[str | None]:
         """The topic's id as of now, asked while the state is being frozen; with `count`, its partitions are counted."""
         return self.runtime.io.submit(self._topic_now, count)
-
-    def binding_now(self, partition: int, asking: Future[str | None]) -> Job[Binding]:
-        """As of now. An id that is not known in time is not compared."""
-        topic_id = None
-        with contextlib.suppress(TimeoutError):
-            topic_id = yield from answer("topic id", asking, for_s=OVERDUE_S)
-        return self._binding(partition, topic_id)
 
     def _topic_now(self, count: bool) -> str | None:
         if count:
             with contextlib.suppress(TimeoutError):  # as many as were known last
                 self.partitions = self.source.partition_count(QUESTION_S)
         return self.source.topic_id(QUESTION_S)
-
-    def _binding(self, partition: int, topic_id: str | None) -> Binding:
-        return Binding(self._cluster_id, topic_id, self.plan.group, self.plan.input.topic, partition)

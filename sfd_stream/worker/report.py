@@ -10,14 +10,14 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Collection, Mapping
 from concurrent.futures import Future
-from typing import Literal, NamedTuple
+from weakref import WeakKeyDictionary
 
 from sfd_stream.errors import SfdError
 from sfd_stream.kafka.source import Source
-from sfd_stream.observe.facts import Around, JobKind, JobSeen, Seen
+from sfd_stream.observe.facts import Around, JobSeen, Seen
 from sfd_stream.observe.spectra import Shot
 from sfd_stream.observe.worker_status import Watch
-from sfd_stream.worker.jobs import Background, Jobs
+from sfd_stream.worker.jobs import Job, Jobs, Wait, answer
 from sfd_stream.worker.partitions import OwnedPartition, Partitions, Phase
 from sfd_stream.worker.runtime import Plan, Runtime
 from sfd_stream.worker.sketch_thread import SketchThread
@@ -25,17 +25,12 @@ from sfd_stream.worker.sketch_thread import SketchThread
 ENDS_EVERY_S, ENDS_TIMEOUT_S = 5.0, 10.0
 STUCK_S = 30.0
 """A job that waits for one answer longer than this is logged, and as often."""
-STUCK: Mapping[JobKind, str] = {
+STUCK: Mapping[str, str] = {
     "claim": "partition claim does not progress",
     "checkpoint": "partition checkpoint does not progress",
     "publication": "partition publication does not progress",
     "retention": "partition retention does not progress",
 }
-
-
-class _Asked(NamedTuple):
-    ends: Mapping[int, int]
-    begins_at: Mapping[int, int]
 
 
 class Report:
@@ -58,15 +53,14 @@ class Report:
         self._jobs = jobs
         self._sketch = sketch
         self._watch = watch
-        self._known = _Asked({}, {})
-        self._asking = Background[_Asked](runtime, ENDS_EVERY_S)
+        self._ends: WeakKeyDictionary[OwnedPartition, int] = WeakKeyDictionary()
+        self._begins_at: WeakKeyDictionary[OwnedPartition, int] = WeakKeyDictionary()
         self._silent: set[int] = set()
         self._stuck_logged_s: dict[OwnedPartition, float] = {}
 
     def update(self, *, stopping: bool, registry_outage: str | None = None) -> None:
         if not self._watch.due():
             return
-        self._ask_for_ends()
         around = Around(
             joined=self._partitions.joined or self._source.has_nothing(),
             stopping=stopping,
@@ -90,7 +84,7 @@ class Report:
     def _seen(self, owned: OwnedPartition, read: Collection[int], paused: Collection[int]) -> Seen:
         number, taken = owned.number, owned.backlog
         fetched = self._source.known_end(number) if number in read else None
-        ends = [end for end in (fetched, self._known.ends.get(number)) if end is not None]
+        ends = [end for end in (fetched, self._ends.get(owned)) if end is not None]
         running = self._jobs.of(owned)
         return Seen(
             partition=number,
@@ -102,7 +96,7 @@ class Report:
             manifest=owned.chain.manifest,
             dirty_since=None if taken is None else taken.dirty_since_s,
             unseen_since=None if taken is None else taken.unpublished_since_s,
-            begins_at=self._known.begins_at.get(number),
+            begins_at=self._begins_at.get(owned),
             job=None if running is None else JobSeen(running.kind, running.wait.what, running.wait.since_s or 0.0),
             paused=number in paused,
         )
@@ -143,17 +137,17 @@ class Report:
 
     # Where partitions end and begin
 
-    def _ask_for_ends(self) -> None:
-        ours = {owned.number for owned in self._partitions}
-        unread = {owned.number for owned in self._partitions if owned.sketched is None}
-        known, answered = self._known, self._asking.take()
-        if answered is not None and not answered.cancelled():
-            found = answered.result()
-            known = _Asked({**known.ends, **found.ends}, {**found.begins_at, **known.begins_at})
-        self._known = _Asked(_only(known.ends, ours), _only(known.begins_at, unread))
-        if ours and self._asking.is_due:
-            unread -= self._known.begins_at.keys()
-            self._asking.ask(_ask, self._source, tuple(ours), tuple(unread), self._plan.input.start)
+    def ask_for_ends(self) -> Job[None]:
+        """In the background."""
+        while True:
+            ours = {owned.number: owned for owned in self._partitions}
+            unread = [n for n, owned in ours.items() if owned.sketched is None and owned not in self._begins_at]
+            if ours:
+                asking = self._runtime.io.submit(_ask, self._source, tuple(ours), unread, self._plan.input.start)
+                ends, begins_at = yield from answer("ends", asking)
+                self._ends.update((ours[number], end) for number, end in ends.items())
+                self._begins_at.update((ours[number], offset) for number, offset in begins_at.items())
+            yield Wait("next ends", for_s=ENDS_EVERY_S)
 
 
 def _state_of(owned: OwnedPartition) -> str:
@@ -163,27 +157,24 @@ def _state_of(owned: OwnedPartition) -> str:
     return "reading" if owned.phase is Phase.RELEASING else owned.phase.value
 
 
-def _only(offsets: Mapping[int, int], partitions: Collection[int]) -> Mapping[int, int]:
-    return {partition: offset for partition, offset in offsets.items() if partition in partitions}
-
-
 def _ask(
-    source: Source, partitions: tuple[int, ...], unread: tuple[int, ...], start: Literal["earliest", "latest"]
-) -> _Asked:
+    source: Source, partitions: Collection[int], unread: Collection[int], start: str
+) -> tuple[Mapping[int, int], Mapping[int, int]]:
+    """Where partitions end, and where those that are not read yet begin, as far as the broker answers."""
     ends: Mapping[int, int] = {}
     begins_at: Mapping[int, int] = {}
     with contextlib.suppress(SfdError, TimeoutError):  # the worker itself reports a broker that is unavailable
         ends = source.end_offsets(partitions, ENDS_TIMEOUT_S)
         begins_at = _begins_at(source, unread, start, ends)  # unknown while the last owner's transaction is open
-    return _Asked(ends, begins_at)
+    return ends, begins_at
 
 
-def _begins_at(source: Source, unread: tuple[int, ...], start: str, ends: Mapping[int, int]) -> dict[int, int]:
+def _begins_at(source: Source, unread: Collection[int], start: str, ends: Mapping[int, int]) -> dict[int, int]:
     """What the group committed; where it never did, the log's beginning or its end of now, as the settings have it."""
     if not unread:
         return {}
     found = source.committed(unread, ENDS_TIMEOUT_S)
     committed = {partition: offset.offset for partition, offset in found.items() if offset is not None}
-    new = tuple(partition for partition in unread if partition not in committed)
-    first = source.first_offsets(new, ENDS_TIMEOUT_S) if start == "earliest" else _only(ends, new)
+    new = [partition for partition in unread if partition not in committed]
+    first = source.first_offsets(new, ENDS_TIMEOUT_S) if start == "earliest" else {p: ends[p] for p in new if p in ends}
     return {**committed, **first}

@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, TypeVar
 
 from sfd_stream.config.model import CheckpointSettings, InputSettings, SnapshotSettings, WorkerSettings
 from sfd_stream.state.partition import Shape
@@ -24,15 +24,6 @@ T = TypeVar("T")
 IO_THREADS = 8
 
 
-class Log(Protocol):
-    """The part of a structlog logger that is used."""
-
-    def bind(self, **context: Any) -> Self: ...
-    def info(self, event: str, **context: Any) -> Any: ...
-    def warning(self, event: str, **context: Any) -> Any: ...
-    def debug(self, event: str, **context: Any) -> Any: ...
-
-
 @dataclass(frozen=True)
 class Plan:
     """What to do: the settings' own sections."""
@@ -42,8 +33,7 @@ class Plan:
     checkpoint: CheckpointSettings
     snapshot: SnapshotSettings
     worker: WorkerSettings
-    shape: Callable[[int], Shape]
-    """A partition's number -> its shape."""
+    shape: Callable[[int], Shape]  # A partition's number -> its shape
     until_end: bool = False
 
 
@@ -73,6 +63,10 @@ class Runtime:
     def wake(self, _: object = None) -> None:
         """An answer is here. Fits as a future's callback."""
         self._woken.set()
+
+    def jitter(self) -> float:
+        """A factor for delays, so that workers do not retry in step."""
+        return 0.5 + self.random() / 2
 
     def compute(self, call: Callable[..., T], *args: Any) -> Future[T]:
         """On an io thread: a computation that the process waits for when it ends."""

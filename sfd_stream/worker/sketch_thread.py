@@ -32,19 +32,35 @@ PATIENCE_S = 0.5
 
 @dataclass(eq=False)
 class Sketched:
-    """The state of a partition that is read. The sketch thread writes it."""
+    """The state of a partition that is read. What the loop asks of it runs on the sketch thread."""
 
-    state: PartitionState | None
-    """None once the partition is finished."""
+    state: PartitionState | None  # None once the partition is finished
     where: str
-    facts: Facts
-    """Of the state after the last batch: what other threads may read."""
-    broken: BaseException | None = None
-    """Why the state takes no more rows, and is not frozen either."""
+    facts: Facts  # of the state after the last batch: what other threads may read
+    broken: BaseException | None = None  # why the state takes no more rows, and is not frozen either
 
-    @classmethod
-    def of(cls, state: PartitionState, where: str) -> Sketched:
-        return cls(state, where, Facts.of(state))
+    @property
+    def whole(self) -> PartitionState:
+        """The state, unless a batch has failed half-way."""
+        if self.broken is not None:
+            raise self.broken
+        assert self.state is not None
+        return self.state
+
+    def apply(self, decoded: DecodedBatch, next_offset: int, leader_epoch: int | None, tombstones: int) -> None:
+        state = self.whole
+        try:
+            state.apply(decoded, next_offset, leader_epoch, tombstones)
+        except OverflowError as error:
+            self.broken = RefusedStateError(
+                f"the rows of {self.where} are too large to be added up: {error}; its checkpoint stays as it was. To"
+                f' start again after them run "sfd-stream checkpoint reset {self.where} --to latest"'
+            )
+            raise self.broken from error
+        except BaseException as error:
+            self.broken = error
+            raise
+        self.facts = Facts.of(state)
 
 
 class SketchThread:
@@ -56,58 +72,40 @@ class SketchThread:
         self._applying: deque[Future[None]] = deque()
         self._behind_since_s: float | None = None
 
-    # What runs there
-
     def begin(self, owned: OwnedPartition, state: PartitionState) -> None:
-        owned.sketched = Sketched.of(state, owned.chain.where)
+        owned.sketched = Sketched(state, owned.chain.where, Facts.of(state))
 
     def drop(self, owned: OwnedPartition) -> None:
         """Frees the memory; the facts stay for the status."""
-        assert owned.sketched is not None
-        owned.sketched.state = None
+        owned.live.state = None
 
     def apply(self, owned: OwnedPartition, batch: PartitionBatch, decoded: DecodedBatch, tombstones: int) -> None:
         """After the batches before it."""
-        rest = (batch.next_offset, batch.leader_epoch, tombstones)
-        applying = self._runtime.sketch.submit(self._apply, owned.number, owned.live, decoded, *rest)
+        sketched, number, clock = owned.live, owned.number, self._runtime.clock
+        next_offset, leader_epoch = batch.next_offset, batch.leader_epoch
+
+        def apply() -> None:
+            before, began_s = sketched.facts, clock()
+            sketched.apply(decoded, next_offset, leader_epoch, tombstones)
+            self._watch.applied(number, before, sketched.facts, clock() - began_s)
+
+        applying = self._runtime.sketch.submit(apply)
         applying.add_done_callback(self._runtime.wake)
         self._applying.append(applying)
 
-    def _apply(
-        self, partition: int, sketched: Sketched, decoded: DecodedBatch, next_offset: int, epoch: int | None, nulls: int
-    ) -> None:
-        """On the sketch thread."""
-        if sketched.broken is not None:
-            raise sketched.broken
-        state, before, began_s = sketched.state, sketched.facts, self._runtime.clock()
-        assert state is not None
-        try:
-            state.apply(decoded, next_offset, epoch, nulls)
-        except OverflowError as error:
-            sketched.broken = _too_large(sketched.where, error)
-            raise sketched.broken from error
-        except BaseException as error:
-            sketched.broken = error
-            raise
-        sketched.facts = Facts.of(state)
-        self._watch.applied(partition, before, sketched.facts, self._runtime.clock() - began_s)
-
     def freeze(self, owned: OwnedPartition) -> Future[Frozen]:
         """The state after all rows taken so far. After a batch that failed, that batch's error."""
-        return self._runtime.sketch.submit(_freeze, owned.live)
+        return self._runtime.sketch.submit(lambda: owned.live.whole.freeze())  # noqa: PLW0108 - asked there, not here
 
     def shoot(self, owned: OwnedPartition) -> Future[Shot]:
         """A sample of the state, for the status."""
-        return self._runtime.sketch.submit(_shoot, owned.live)
+        return self._runtime.sketch.submit(lambda: Shot.of(owned.live.whole))
 
     def pass_over(self, owned: OwnedPartition, next_offset: int) -> None:
         """Offsets that hold no record for us; the thread is idle."""
-        sketched = owned.sketched
-        assert sketched is not None
-        assert sketched.state is not None
         assert self.idle
-        sketched.state.advance(next_offset)
-        sketched.facts = Facts.of(sketched.state)
+        owned.live.whole.advance(next_offset)
+        owned.live.facts = Facts.of(owned.live.whole)
 
     # How far it is
 
@@ -131,24 +129,3 @@ class SketchThread:
         if self._behind_since_s is None:
             return None
         return max(self._behind_since_s + PATIENCE_S - self._runtime.clock(), 0.0)
-
-
-def _freeze(sketched: Sketched) -> Frozen:
-    """On the sketch thread."""
-    if sketched.broken is not None:
-        raise sketched.broken
-    assert sketched.state is not None
-    return sketched.state.freeze()
-
-
-def _shoot(sketched: Sketched) -> Shot:
-    """On the sketch thread."""
-    assert sketched.state is not None
-    return Shot.of(sketched.state)
-
-
-def _too_large(where: str, error: OverflowError) -> RefusedStateError:
-    return RefusedStateError(
-        f"the rows of {where} are too large to be added up: {error}; its checkpoint stays as it was. To start again "
-        f'after them run "sfd-stream checkpoint reset {where} --to latest"'
-    )

@@ -23,12 +23,8 @@ PENDING_AFTER_S = 10.0
 @dataclass(frozen=True)
 class SnapshotEncoder:
     settings: SnapshotSettings
+    topic: str
     store_url: str
-
-    @property
-    def topic(self) -> str:
-        assert self.settings.topic is not None
-        return self.settings.topic
 
     def is_due(self, owned: OwnedPartition, now_s: float) -> bool:
         """Whether the next checkpoint is to bring a snapshot, and is due for that reason alone."""

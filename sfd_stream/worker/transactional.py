@@ -19,7 +19,6 @@ from dataclasses import dataclass, field
 from sfd_stream.kafka.commits import Committed
 from sfd_stream.kafka.producer import TOO_LARGE
 from sfd_stream.kafka.transactional_producer import NotCommittedError, Offset, Outgoing, TransactionalSink
-from sfd_stream.observe.worker_status import Watch
 from sfd_stream.state.manifest import Manifest
 from sfd_stream.state.offset_metadata import metadata_of, state_id_in
 from sfd_stream.worker.delivery import Delivery
@@ -45,9 +44,8 @@ class Transactional(Delivery):
     """One transaction at a time, on a thread of its own; what waits together goes together."""
 
     questions: Questions
-    sink: TransactionalSink
+    transactions: TransactionalSink
     encoder: SnapshotEncoder
-    watch: Watch
 
     def __post_init__(self) -> None:
         self._waiting: list[_Parcel] = []
@@ -89,9 +87,9 @@ class Transactional(Delivery):
             owned.settled, owned.delivered = True, manifest.state_id
             if manifest.due is not None:
                 owned.chain.acknowledge(manifest.due)
-            if manifest.due is not None and message is not None:
-                seconds = self.runtime.clock() - began_s
-                self.watch.snapshot_published(owned.number, seconds, manifest.due.blob.size)
+                if message is not None:
+                    seconds = self.runtime.clock() - began_s
+                    self.watch.snapshot_published(owned.number, seconds, manifest.due.blob.size)
             yield from reached(self.runtime, "after-publish")
         self.source.note_commit(owned.number, manifest.next_offset)
         return True
@@ -140,29 +138,22 @@ class Transactional(Delivery):
 
     def _go(self, together: list[_Parcel]) -> None:
         """On the transactions thread. If several are refused together, each goes by itself."""
-        if not self._send_together(together, alone=len(together) == 1):
-            for parcel in together:
-                self._send_together([parcel], alone=True)
-
-    def _send_together(self, parcels: list[_Parcel], *, alone: bool) -> bool:
-        """Whether all are answered; not so if one of several may have spoilt it for the others."""
-        messages = [parcel.message for parcel in parcels if parcel.message is not None]
-        failure: BaseException | None = None
+        messages = [parcel.message for parcel in together if parcel.message is not None]
         try:
-            self.sink.commit([parcel.offset for parcel in parcels], parcels[0].membership, messages)
+            self.transactions.commit([parcel.offset for parcel in together], together[0].membership, messages)
         except BaseException as error:  # noqa: BLE001 - it belongs to the jobs that wait
-            failure = error
-        if isinstance(failure, NotCommittedError) and failure.certain and not alone:
-            return False
-        for parcel in parcels:
-            if failure is None:
-                parcel.done.set_result(None)
+            if isinstance(error, NotCommittedError) and error.certain and len(together) > 1:
+                for parcel in together:
+                    self._go([parcel])
             else:
-                parcel.done.set_exception(failure)
-        return True
+                for parcel in together:
+                    parcel.done.set_exception(error)
+        else:
+            for parcel in together:
+                parcel.done.set_result(None)
 
     def close(self) -> None:
-        self.sink.close()
+        self.transactions.close()
 
 
 def _offset(manifest: Manifest) -> Offset:

@@ -5,17 +5,18 @@ By positions, which pass control records, and by commits, of whichever worker.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
 
 from sfd_stream.errors import RefusedStateError
 from sfd_stream.kafka.commits import Committed
 from sfd_stream.kafka.source import Source
+from sfd_stream.observe.logs import Log
 from sfd_stream.state.offset_metadata import is_published
-from sfd_stream.worker.jobs import Background
+from sfd_stream.worker.jobs import Job, Wait, answer
 from sfd_stream.worker.partitions import OwnedPartition, Partitions, Phase
-from sfd_stream.worker.runtime import Log, Plan, Runtime
+from sfd_stream.worker.runtime import Plan, Runtime
 
 ASK_EVERY_S, ASK_S = 0.2, 5.0
 """What others have committed is a question to the broker. Our own positions are compared each turn."""
@@ -36,7 +37,6 @@ class UntilEnd:
     publishes: bool
 
     def __post_init__(self) -> None:
-        self._asking = Background[dict[int, Committed | None]](self.runtime, ASK_EVERY_S)
         self._done: set[int] = set()
         """Partitions of other workers whose rows were found committed and published. That cannot be undone."""
         self._unpublished_since_s: dict[int, float] = {}
@@ -47,39 +47,36 @@ class UntilEnd:
         position = self.source.position(owned.number)
         return position if position >= self.ends.get(owned.number, 0) else None
 
-    def needs(self, owned: OwnedPartition) -> Literal["time", "checkpoint", "nothing"]:
-        """What a partition needs that is read to its end and has no job."""
-        if owned.is_dirty or (owned.taken.unpublished_since_s is not None and self.publishes):
-            return "checkpoint"
-        if self.publishes and owned.chain.owes_snapshot:
-            return "time"  # it could not be published, and is retried in its time
-        if self.source.last_committed.get(owned.number, -1) >= self.ends.get(owned.number, 0):
-            return "nothing"
-        return "time"
+    def needs_checkpoint(self, owned: OwnedPartition) -> bool:
+        """Whether rows of a partition that was read to its end are not durable, or not in a snapshot."""
+        return owned.is_dirty or (self.publishes and owned.taken.unpublished_since_s is not None)
+
+    def is_delivered(self, owned: OwnedPartition) -> bool:
+        """Whether the rows are published and committed. What failed is retried in its time."""
+        committed = self.source.last_committed.get(owned.number, -1)
+        return committed >= self.ends.get(owned.number, 0) and not (self.publishes and owned.chain.owes_snapshot)
 
     def is_reached(self) -> bool:
         """Whether ours are finished, and those of other workers too."""
-        if not (self.partitions.joined or self.runtime.clock() - self._since_s >= JOIN_S):
-            return False
-        ours = list(self.partitions)
-        return all(owned.phase is Phase.FINISHED for owned in ours) and self._others_are_done(
-            self.ends.keys() - self._done - {owned.number for owned in ours}
-        )
+        return self._ours_are_finished() and not self._others()
 
-    def _others_are_done(self, others: set[int]) -> bool:
-        if not others:
-            return True
-        if self._asking.is_due:
-            self._asking.ask(self.source.committed, others, ASK_S)
-        answered = self._asking.take()
-        if answered is None:
-            return False
-        try:
-            found = answered.result()
-        except TimeoutError:
-            return False
-        self._done |= {partition for partition in others if self._is_done(partition, found.get(partition))}
-        return others <= self._done
+    def _ours_are_finished(self) -> bool:
+        joined = self.partitions.joined or self.runtime.clock() - self._since_s >= JOIN_S
+        return joined and all(owned.phase is Phase.FINISHED for owned in self.partitions)
+
+    def _others(self) -> set[int]:
+        return self.ends.keys() - self._done - {owned.number for owned in self.partitions}
+
+    def ask_for_others(self) -> Job[None]:
+        """In the background: what other workers have committed, once ours are finished."""
+        while True:
+            others = self._others()
+            if others and self._ours_are_finished():
+                asking = self.runtime.io.submit(self.source.committed, others, ASK_S)
+                with contextlib.suppress(TimeoutError):
+                    found = yield from answer("committed", asking)
+                    self._done |= {partition for partition in others if self._is_done(partition, found[partition])}
+            yield Wait("others", for_s=ASK_EVERY_S)
 
     def _is_done(self, partition: int, committed: Committed | None) -> bool:
         """Whether another worker has committed its rows, and published them if they are to be published.

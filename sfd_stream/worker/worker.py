@@ -27,7 +27,7 @@ from sfd_stream.kafka.producer import Sink
 from sfd_stream.kafka.records import PartitionBatch, Start
 from sfd_stream.kafka.source import Source
 from sfd_stream.observe.facts import ReleasedError
-from sfd_stream.observe.progress import Progress
+from sfd_stream.observe.logs import Log
 from sfd_stream.observe.worker_status import Watch
 from sfd_stream.state.manifest import Binding
 from sfd_stream.state.partition import Frozen, PartitionState, sketch_of
@@ -40,7 +40,7 @@ from sfd_stream.worker.jobs import Job, Jobs, Running, answer, reached
 from sfd_stream.worker.partitions import OwnedPartition, Partitions, Phase
 from sfd_stream.worker.questions import Questions
 from sfd_stream.worker.report import Report
-from sfd_stream.worker.runtime import Log, Plan, Runtime
+from sfd_stream.worker.runtime import Plan, Runtime
 from sfd_stream.worker.sketch_thread import SketchThread
 from sfd_stream.worker.until_end import UntilEnd
 
@@ -53,10 +53,6 @@ IDLE_S, BUSY_S = 0.1, 0.01
 REVOKE_S = 0.005
 LEAVE_S, FLUSH_S = 5.0, 1.0
 """At the end, after the last checkpoints: to commit and leave the group, and to flush the last dead letters."""
-
-
-class _StoppedError(Exception):
-    """Stopped before the loop began."""
 
 
 @dataclass(eq=False)
@@ -74,13 +70,13 @@ class Worker:
     delivery: Delivery
     watch: Watch
     log: Log
-    prepare: Callable[[float], None] = lambda _: None
-    """Creates the output topic."""
+    prepare: Callable[[float], None] = lambda _: None  # creates the output topic
 
     def __post_init__(self) -> None:
-        self.progress = Progress()
+        self.progress = self.watch.progress
         self.sketch = SketchThread(self.runtime, self.watch)
         self.jobs: Jobs[OwnedPartition] = Jobs(self.runtime)
+        self.background: Jobs[str] = Jobs(self.runtime)
         self._report = Report(self.plan, self.runtime, self.source, self.partitions, self.jobs, self.sketch, self.watch)
         self._policy = CheckpointPolicy(self.plan.checkpoint.every_rows, self.plan.checkpoint.every_s)
         self._until_end: UntilEnd | None = None
@@ -95,8 +91,6 @@ class Worker:
             while not (self._stopping or self._is_at_end()):
                 self.turn()
                 on_turn()
-        except _StoppedError:
-            pass
         except SfdError:
             raise  # other partitions are whole, and worth a last checkpoint
         except BaseException:
@@ -112,6 +106,7 @@ class Worker:
         self._serve()
         for finished in self.jobs.advance():
             self._handle(finished)
+        self._advance_background()
         for owned in self.partitions.among(Phase.READING):
             self._start_due(owned)
         self.sketch.collect()
@@ -141,12 +136,11 @@ class Worker:
             self.source.put_back(batch)
             owned.schemas_awaited = missing
             return
-        taken = self.intake.take(batch, owned.taken.columns)
-        if taken.decoded.growth:
-            self._refuse_too_wide(owned, taken.decoded.columns.d)
-        owned.taken.take(taken.decoded, batch.next_offset, self.runtime.clock())
-        self.progress.take(len(batch), taken.decoded)
-        self.sketch.apply(owned, batch, taken.decoded, taken.tombstones)
+        decoded, tombstones = self.intake.take(batch, owned.taken.columns)
+        if decoded.growth:
+            self._refuse_too_wide(owned, decoded.columns.d)
+        owned.taken.take(decoded, batch.next_offset, self.runtime.clock())
+        self.sketch.apply(owned, batch, decoded, tombstones)
 
     def _refuse_too_wide(self, owned: OwnedPartition, d: int) -> None:
         """Before anything is allocated for columns that the memory has no room for."""
@@ -165,9 +159,7 @@ class Worker:
         self.delivery.serve()
 
     def _pause_or_resume(self) -> None:
-        """What is paused follows from how far sketch, store and schema registry are, and is compared with what the
-        client has paused.
-        """
+        """What is paused is derived each turn from how far sketch, store and schema registry are."""
         stalled = self.sketch.spare_s == 0.0
         for owned in self.partitions:
             if owned.schemas_awaited and not self.intake.decoder.is_missing(owned.schemas_awaited):
@@ -228,30 +220,26 @@ class Worker:
         5. Old checkpoints are pruned.
         """
         frozen = yield from answer("freeze", freezing)
-        binding = yield from self.questions.binding_now(owned.number, asking)
+        binding = yield from self.questions.binding(owned.number, asking)
         yield from self.intake.acknowledged(owned.number, frozen.next_offset)
         yield from reached(self.runtime, "after-letters")
-        snapshot = (yield from self._encode(owned, frozen, binding)) if publish else None
+        snapshot = None
+        if publish:
+            snapshot = yield from answer("snapshot", self.runtime.compute(self._encode, owned, frozen, binding))
         manifest = yield from owned.chain.write(frozen, binding, snapshot)
         self.watch.durable(owned.number, manifest)
-        self.progress.checkpoints += 1
         owned.log.debug("checkpoint", next_offset=manifest.next_offset)
         yield from reached(self.runtime, "after-manifest")
         yield from self.delivery.deliver(owned, snapshot)
         yield from self._prune(owned)
 
-    def _encode(self, owned: OwnedPartition, frozen: Frozen, binding: Binding) -> Job[bytes]:
-        """The snapshot of exactly this state; its sketch is offered to the status too."""
-        encoder, shape = self.delivery.encoder, self.plan.shape(owned.number)
+    def _encode(self, owned: OwnedPartition, frozen: Frozen, binding: Binding) -> bytes:
+        """On an io thread: the snapshot of exactly this state. Its sketch is offered to the status too."""
+        encoder, state_id = self.delivery.encoder, owned.chain.newest.next_state_id
         assert encoder is not None
-        state_id, partitions = owned.chain.newest.next_state_id, self.questions.partitions
-
-        def encode() -> bytes:
-            sketch, made_at_s = sketch_of(frozen, shape), self.runtime.wall_clock()
-            self.watch.looker.see(owned.number, sketch, frozen.columns)
-            return encoder.encode(sketch, frozen, state_id, binding, partitions, made_at_s)
-
-        return (yield from answer("snapshot", self.runtime.compute(encode)))
+        sketch, made_at_s = sketch_of(frozen, self.plan.shape(owned.number)), self.runtime.wall_clock()
+        self.watch.looker.see(owned.number, sketch, frozen.columns)
+        return encoder.encode(sketch, frozen, state_id, binding, self.questions.partitions, made_at_s)
 
     def _prune(self, owned: OwnedPartition) -> Job[None]:
         if owned.phase is not Phase.READING:
@@ -272,7 +260,7 @@ class Worker:
         questions, number, shape = self.questions, owned.number, self.plan.shape(owned.number)
         binding = yield from questions.binding(number)
         ask = partial(questions.answer, number, owned.assigned_s)
-        state = yield from owned.chain.claim(binding, shape, questions.start_of(number), ask)
+        state, unpublished = yield from owned.chain.claim(binding, shape, questions.start_of(number), ask)
         yield from reached(self.runtime, "after-claim")
         self._refuse_too_wide(owned, state.builder.d)
         if shape.topic_failure_probability is not None and state.shape.topic_failure_probability is None:
@@ -283,7 +271,7 @@ class Worker:
             )
         self._begin_reading(owned, state)
         self.jobs.continue_as(owned, "publication")
-        yield from self.delivery.deliver(owned, owned.chain.take_unpublished())
+        yield from self.delivery.deliver(owned, unpublished)
         yield from self._prune(owned)
 
     def _begin_reading(self, owned: OwnedPartition, state: PartitionState) -> None:
@@ -291,8 +279,7 @@ class Worker:
         owned.begin_reading(state, self.runtime.clock())
         self.sketch.begin(owned, state)
         self.source.begin(owned.number, Start(state.next_offset, state.leader_epoch))
-        assert owned.sketched is not None
-        self.watch.restored(owned.number, owned.sketched.facts)
+        self.watch.restored(owned.number, owned.live.facts)
         owned.log.info("restored", next_offset=state.next_offset, rows=state.rows)
 
     # What became of jobs
@@ -303,7 +290,6 @@ class Worker:
         if isinstance(error, FencedError):
             # Another worker owns it: write nothing, leave the group and join again. What waits or is being claimed
             # goes too: it will be assigned again, to this worker or to another.
-            self.progress.fences += 1
             self.watch.fenced(owned.number, finished.kind)
             owned.log.warning("fenced", reason=str(error))
             self._release(owned, *self.partitions.among(Phase.WAITING, Phase.CLAIMING))
@@ -333,6 +319,11 @@ class Worker:
             chain = CheckpointChain(self.plan, number, self.runtime, partial(self._store_failed, number))
             self.partitions.add(OwnedPartition(number, chain, self.log, self.runtime.clock()))
         self._admit()
+        for owned in self._ours(numbers):
+            if owned.phase is Phase.WAITING:
+                owned.log.warning(
+                    "no room for the partition: it waits, unread; raise worker.memory_max_bytes or add workers"
+                )
         return dict.fromkeys(numbers)
 
     def on_revoke(self, numbers: Collection[int]) -> None:
@@ -345,9 +336,7 @@ class Worker:
         for owned in leaving:
             owned.move(Phase.RELEASING)
             running = self.jobs.of(owned)
-            if running is not None and (
-                running.kind == "retention" or (running.kind == "publication" and owned.is_dirty)
-            ):
+            if running and (running.kind == "retention" or (running.kind == "publication" and owned.is_dirty)):
                 self.jobs.cancel(owned)  # rows that are not durable come first
         while [o for o in leaving if o not in failures and self._is_needed(o)] and clock() < deadline:
             self._serve()
@@ -372,14 +361,11 @@ class Worker:
         kind, failure = unfinished.kind, unfinished.error or ReleasedError("checkpoint.revoke_budget_s is over")
         if not (owned.is_durable and kind == "checkpoint"):  # else it is in the store, and did not fail
             self.watch.job_failed(kind, failure)
+        reason = str(failure)
         if owned.is_durable:
-            owned.log.info(
-                "partition released, all rows durable: next owner will deliver the rest", reason=str(failure)
-            )
+            owned.log.info("partition released, all rows durable: next owner will deliver the rest", reason=reason)
         else:
-            owned.log.warning(
-                "partition released without final checkpoint, next owner will replay", reason=str(failure)
-            )
+            owned.log.warning("partition released without final checkpoint, next owner will replay", reason=reason)
 
     def on_lost(self, numbers: Collection[int]) -> None:
         """Already another's: write nothing."""
@@ -405,18 +391,26 @@ class Worker:
     # The beginning and the end
 
     def open(self) -> None:
-        """Connects and joins the group. Waits for a broker that is unavailable."""
-        connecting: Jobs[str] = Jobs(self.runtime)
-        connecting.start("connect", "claim", self._connect())
-        while connecting:
-            for finished in connecting.advance():
-                if finished.error is not None:
-                    raise finished.error
-            if self._stopping:
-                raise _StoppedError
+        """Connects and joins the group, once. Waits for a broker that is unavailable."""
+        if self.background:
+            return
+        self.background.start("broker", "connect", self._connect())
+        while self.background and not self._stopping:
+            self._advance_background()
             self.watch.alive()
-            self.runtime.wait(IDLE_S if connecting else 0.0)
+            self.runtime.wait(IDLE_S if self.background else 0.0)
+        if self._stopping:
+            return
+        self.background.start("commits", "confirm", self.delivery.confirm())
+        self.background.start("status", "ends", self._report.ask_for_ends())
+        if self._until_end is not None:
+            self.background.start("end", "others", self._until_end.ask_for_others())
         self.source.subscribe(self)
+
+    def _advance_background(self) -> None:
+        for finished in self.background.advance():
+            if finished.error is not None:
+                raise finished.error
 
     def _connect(self) -> Job[None]:
         questions, source = self.questions, self.source
@@ -426,16 +420,10 @@ class Worker:
             self.intake.letters = self.letters_for((yield from questions.patiently("topic id", source.topic_id)))
         if self.plan.until_end:
             everything = range(questions.partitions)
-            ends = yield from questions.patiently(
-                "end offsets", lambda limit_s: source.end_offsets(everything, limit_s)
-            )
+            ends = yield from questions.patiently("end offsets", partial(source.end_offsets, everything))
             self.progress.ends = ends
             publishes = self.delivery.encoder is not None
             self._until_end = UntilEnd(ends, self.plan, self.runtime, source, self.partitions, self.log, publishes)
-
-    @property
-    def stopping(self) -> bool:
-        return self._stopping
 
     def stop(self) -> None:
         """A last checkpoint, then the end. May be called from a signal handler."""
@@ -457,14 +445,13 @@ class Worker:
         if owned.taken.next_offset < position:  # control records at the end hold nothing for us
             self.sketch.pass_over(owned, position)
             owned.taken.pass_over(position, self.runtime.clock())
-        match until_end.needs(owned):
-            case "checkpoint":
-                self.start_checkpoint(owned, publish=True)
-            case "nothing":
-                owned.move(Phase.FINISHED)
-                self.sketch.drop(owned)
-                self._pause_or_resume()
-                self._admit()
+        if until_end.needs_checkpoint(owned):
+            self.start_checkpoint(owned, publish=True)
+        elif until_end.is_delivered(owned):
+            owned.move(Phase.FINISHED)
+            self.sketch.drop(owned)
+            self._pause_or_resume()
+            self._admit()
 
     def _close(self) -> None:
         """Last checkpoints (on_revoke), leave the group, end.

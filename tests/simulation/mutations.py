@@ -127,8 +127,9 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "freeze while sketching": _one(
         "worker/sketch_thread.py",
-        "        return self._runtime.sketch.submit(_freeze, owned.live)",
-        "        found: Future[Frozen] = Future()\n        found.set_result(_freeze(owned.live))\n        return found",
+        "        return self._runtime.sketch.submit(lambda: owned.live.whole.freeze())",
+        "        found: Future[Frozen] = Future()\n        found.set_result(owned.live.whole.freeze())\n"
+        "        return found",
         400,
         aim="pauses",
     ),
@@ -203,7 +204,7 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "unpublished state not published by the next owner": _one(
         "worker/worker.py",
-        "        yield from self.delivery.deliver(owned, owned.chain.take_unpublished())\n",
+        "        yield from self.delivery.deliver(owned, unpublished)\n",
         "",
         400,
     ),
@@ -261,8 +262,8 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "a claim never retried": _one(
         "worker/jobs.py",
-        "            if now_s - failing_since_s >= give_up_s:",
-        '            if wait.what == "CreateIfAbsent":',
+        "            delay_s = outage.failed(",
+        '            if wait.what == "CreateIfAbsent":\n                raise\n            delay_s = outage.failed(',
     ),
     "a revoke publishes after its callback": Mutation(
         (
@@ -286,7 +287,7 @@ MUTATIONS: dict[str, Mutation] = {
         (
             Edit(
                 "worker/worker.py",
-                "        yield from self.delivery.deliver(owned, owned.chain.take_unpublished())\n",
+                "        yield from self.delivery.deliver(owned, unpublished)\n",
                 "",
             ),
             Edit(
@@ -313,7 +314,7 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "a snapshot encoded from a moving state": _one(
         "worker/worker.py",
-        "sketch_of(frozen, shape)",
+        "sketch_of(frozen, self.plan.shape(owned.number))",
         "owned.live.state.sketch()",
         400,
     ),
@@ -349,8 +350,8 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "until end without commits": _one(
         "worker/until_end.py",
-        "        if self.source.last_committed.get(owned.number, -1) >= self.ends.get(owned.number, 0):",
-        "        if True:",
+        "        committed = self.source.last_committed.get(owned.number, -1)",
+        "        committed = self.ends.get(owned.number, 0)",
         400,
         aim="commits",
     ),

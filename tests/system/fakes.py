@@ -244,7 +244,7 @@ def worker_on(
         Intake(plan.input, gauge, lambda: 0.0, watch),
         Questions(plan, runtime, given, None),
         partitions,
-        Delivery(runtime, given, partitions, diary),
+        Delivery(runtime=runtime, source=given, partitions=partitions, log=diary, watch=watch),
         watch,
         diary,
     )

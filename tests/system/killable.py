@@ -29,6 +29,7 @@ import sfd_stream.cli.build  # noqa: F401 - what `work` imports when it is calle
 from sfd_stream.cli import _report
 from sfd_stream.cli.commands.run import work
 from sfd_stream.config.model import Settings
+from sfd_stream.kafka.producer import Sink
 from sfd_stream.kafka.source import Source
 from sfd_stream.observe.logs import configure
 
@@ -42,6 +43,9 @@ POINTS = (
 )  # fmt: skip
 SHOW_POINTS = ("before-publish", "before-transaction", "after-offsets", "before-end", "after-publish")
 """Passed only where snapshots are published."""
+WITHIN_PUBLISH = "within-publish"
+"""On the loop's own thread, directly before a message goes to the producer: who sleeps here publishes when it wakes,
+before it can learn that the partition is another's."""
 
 
 def signal_at(wanted: str, nth: int, marker: Path, number: signal.Signals) -> Callable[[str], None]:
@@ -75,6 +79,16 @@ def slow_loop(seconds: float) -> None:
     Source.poll = slow  # type: ignore[method-assign]
 
 
+def reach_within_publish(reach: Callable[[str], None]) -> None:
+    publish = Sink.publish
+
+    def reaching(self: Sink, *message: Any, **named: Any) -> Any:
+        reach(WITHIN_PUBLISH)
+        return publish(self, *message, **named)
+
+    Sink.publish = reaching  # type: ignore[method-assign]
+
+
 def hooks() -> list[Callable[[str], None]]:
     found = []
     if given := os.environ.get("SFD_TEST_SLOW_AT"):
@@ -83,7 +97,7 @@ def hooks() -> list[Callable[[str], None]]:
     for name, number in (("SFD_TEST_DIE_AT", signal.SIGKILL), ("SFD_TEST_STOP_AT", signal.SIGSTOP)):
         if given := os.environ.get(name):
             point, nth, marker = given.split(":", 2)
-            assert point in POINTS + SHOW_POINTS, point
+            assert point in (*POINTS, *SHOW_POINTS, WITHIN_PUBLISH), point
             found.append(signal_at(point, int(nth), Path(marker), number))
     return found
 
@@ -99,6 +113,7 @@ def main(settings_path: Path, *, until_end: bool) -> int:
         for hook in reached:
             hook(point)
 
+    reach_within_publish(reach)
     try:
         work(settings, until_end=until_end, reach=reach)
     except Exception as error:  # noqa: BLE001 - as the command line does

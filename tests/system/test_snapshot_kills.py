@@ -15,13 +15,13 @@ import pytest
 
 from sfd_stream.cli.build import store_of
 from sfd_stream.reader.reader import SnapshotReader
-from sfd_stream.wire.snapshots import Snapshot, decode_message, message_of
+from sfd_stream.wire.snapshots import Snapshot, decode_message
 from tests.support.kafka import Broker
 from tests.support.slow import smoke_first
 from tests.system.conftest import MakeRun
+from tests.system.killable import WITHIN_PUBLISH
 from tests.system.runs import Rows, Run, WorkerProcess, assert_counts, wait_until
 from tests.system.shown import COMPACTED_SOON, Shown, all_shown, compact, latest, order_of, output_topic, parts_of
-from tests.unit.reader.made import publish
 
 POINTS = {
     "idempotent": ("after-letters", "after-manifest", "before-publish", "after-publish", "after-commit"),
@@ -126,26 +126,24 @@ def latest_offset(run: Run, shows: str) -> int:
 
 
 def until_stale_is_on_top(run: Run, shows: str, reader: SnapshotReader) -> tuple[list[WorkerProcess], Snapshot]:
-    """A worker sleeps while it publishes a snapshot, another publishes a newer one, then the first message arrives.
+    """A worker sleeps while it publishes a snapshot, another publishes a newer one, then the first goes on.
 
-    The message of a zombie that is in its producer's queue can't be taken back; the test sends it in its place.
     Returns both workers, and the newer snapshot, which `reader` has seen.
     """
     messages = Rows.random(1_200).messages(0)
     run.broker.produce(run.topic, messages[:10])
-    zombie = run.start(stop_at="before-publish", nth=2)
+    zombie = run.start(stop_at=WITHIN_PUBLISH, nth=2)
     assert zombie.marker is not None
     wait_until(lambda: all_shown(run.broker, shows), "the first one")
     run.broker.produce(run.topic, messages[10:20])
     wait_until(zombie.marker.exists, "the zombie's sleep")
-    stale, encoded = due_of(run)
+    stale, _ = due_of(run)
     other = run.start()
     run.broker.produce(run.topic, messages[20:])
     wait_until(lambda: reader.latest()[0].next_offset == 60, "the newer one")
     (seen,) = reader.latest()
-    publish(run.broker, shows, [message_of(encoded)])
-    wait_until(lambda: late(all_shown(run.broker, shows), stale), "the stale one on top")
     zombie.signal(signal.SIGCONT)
+    wait_until(lambda: late(all_shown(run.broker, shows), stale), "the stale one on top")
     return [zombie, other], seen
 
 

@@ -137,7 +137,7 @@ class History:
         self.state: PartitionState
 
     def claim(self) -> History:
-        self.state = driven(self.chain.claim(self.binding, self.shape, "earliest", answering(self._answer)))
+        self.state, _ = driven(self.chain.claim(self.binding, self.shape, "earliest", answering(self._answer)))
         return self
 
     def checkpoint(self, rows: int) -> Manifest:

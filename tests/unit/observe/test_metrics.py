@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from sfd_stream.cli import main
 from sfd_stream.errors import StoreRefusedError, StoreUnavailableError
-from sfd_stream.observe.facts import JobKind, ReleasedError
+from sfd_stream.observe.facts import ReleasedError
 from sfd_stream.observe.metrics import WORKER_LABELS, declared, markdown
 from sfd_stream.observe.registry import READ_OFF, exposition
 from sfd_stream.wire.rows.decode import Reason
@@ -120,7 +120,7 @@ def test_two_workers_in_one_process_do_not_collide() -> None:
     ("job", "name"),
     [("claim", "restore"), ("checkpoint", "checkpoint"), ("publication", "snapshot"), ("retention", "retention")],
 )
-def test_a_failure_counts_as_its_job_s_and_by_its_kind_and_nowhere_else(job: JobKind, name: str) -> None:
+def test_a_failure_counts_as_its_job_s_and_by_its_kind_and_nowhere_else(job: str, name: str) -> None:
     stage = Stage()
     stage.watch.job_failed(job, StoreUnavailableError("away"))
     stage.watch.job_failed(job, StoreRefusedError("no right"))

@@ -28,7 +28,7 @@ SHAPE = Shape(FixedColumns(D), Parameters(D, ell=4, buffer_entries_max=100))
 
 
 def claim(chain: CheckpointChain) -> PartitionState:
-    return driven(chain.claim(BINDING, SHAPE, "earliest", answering(a_log)))
+    return driven(chain.claim(BINDING, SHAPE, "earliest", answering(a_log)))[0]
 
 
 def write(chain: CheckpointChain, state: PartitionState, binding: Binding = BINDING) -> Manifest:

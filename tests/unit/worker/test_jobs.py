@@ -14,7 +14,7 @@ from sfd_stream.errors import StoreRefusedError, StoreUnavailableError
 from sfd_stream.state.protocol import Created, create
 from sfd_stream.state.steps import Answer, GetMany, Steps, get_many
 from sfd_stream.storage.memory import MemoryStore
-from sfd_stream.worker.jobs import Background, Job, Jobs, Wait, answer, procedure
+from sfd_stream.worker.jobs import Job, Jobs, Wait, answer, procedure
 from sfd_stream.worker.runtime import Runtime
 from tests.support.watched import AtOnce, Clock
 from tests.unit.state.chains import PREFIX, genesis
@@ -231,17 +231,3 @@ def test_a_procedure_computes_and_asks_its_store_on_a_background_thread() -> Non
     assert driven(procedure(runtime, steps(), give_up_s=1.0, failed=lambda _: None), runtime) == "done"
     assert threads
     assert all(name.startswith("io-") for name in threads)
-
-
-def test_a_background_question_is_asked_one_at_a_time_and_not_too_often() -> None:
-    clock = Clock()
-    asking = Background[str](runtime_on(clock=clock), 30.0)
-    assert asking.is_due
-    assert asking.take() is None
-    asking.ask(str, 7)
-    assert not asking.is_due
-    found = asking.take()
-    assert found is not None
-    assert (found.result(), asking.take(), asking.is_due) == ("7", None, False)
-    clock.now += 30
-    assert asking.is_due

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import threading
+
 import pytest
 
 from sfd_stream.kafka.records import PartitionBatch
 from sfd_stream.observe.history import SILENT_AFTER_S
-from sfd_stream.observe.status import PartitionStatus
-from sfd_stream.worker.report import ENDS_EVERY_S
+from sfd_stream.observe.status import PartitionStatus, as_json
+from sfd_stream.observe.worker_status import STATUS_EVERY_S
+from sfd_stream.worker.report import ENDS_EVERY_S, STUCK_S
 from sfd_stream.worker.worker import Worker
 from tests.support.watched import Clock
 from tests.system.fakes import rows, worker_on
@@ -15,13 +19,14 @@ from tests.unit.worker.test_worker import reading, turn_until
 
 
 def statuses(worker: Worker, clock: Clock) -> tuple[PartitionStatus, ...]:
-    """Twice, as what is asked in one is known in the next."""
-    for _ in range(2):
-        clock.now += ENDS_EVERY_S
-        worker._report.update(stopping=False)
-        asking = worker._report._asking._asking
-        if asking is not None:
-            asking.result(10)
+    """After the ends were asked for once more."""
+    before = worker.background.of("status")
+    assert before is not None
+    asked = before.wait
+    clock.now += ENDS_EVERY_S
+    turn_until(worker, lambda: before.wait is not asked and before.wait.what == "next ends")
+    clock.now += STATUS_EVERY_S
+    worker._report.update(stopping=False)
     return worker.watch.status.partitions
 
 
@@ -75,3 +80,36 @@ def test_a_partition_that_falls_silent_is_logged_once_and_again_when_it_delivers
     statuses(worker, clock)
     assert [each["partition"] for each in diary.of("partition delivers records again")] == [1]
     assert worker.watch.status.partitions[1].stuck_s == 0.0
+
+
+def test_a_checkpoint_that_does_not_progress_is_logged_and_in_the_status_until_it_does() -> None:
+    clock, gate = Clock(), threading.Event()
+
+    def reach(point: str) -> None:
+        if point == "before-Put":
+            gate.wait(60)
+
+    worker, source, diary = worker_on({0: rows(50), 1: rows(10)}, clock=clock, reach=reach, until_end=False)
+    worker.watch.clock = clock
+    worker.open()
+    turn_until(worker, lambda: waits_for(worker, 0) == "Put")
+    clock.now += STUCK_S + 5
+    worker.turn()
+    lines = diary.of("partition checkpoint does not progress")
+    assert [(line["partition"], line["step"], line["for_s"]) for line in lines] == [(0, "Put", STUCK_S + 5)]
+    stuck, other = json.loads(as_json([worker.watch.status], [0.0], 0))["workers"][0]["partitions"]
+    assert (stuck["job"], stuck["waits_for"], stuck["waits_s"]) == ("checkpoint", "Put", STUCK_S + 5)
+    assert (other["job"], other["waits_for"], other["waits_s"]) == (None, None, 0.0)
+    gate.set()
+    turn_until(worker, lambda: not worker.jobs)
+    clock.now += STUCK_S + 5
+    worker.turn()
+    assert len(diary.of("partition checkpoint does not progress")) == 1
+    assert [part.job for part in worker.watch.status.partitions] == [None, None]
+    source.close(5.0)
+
+
+def waits_for(worker: Worker, partition: int) -> str | None:
+    owned = worker.partitions.get(partition)
+    running = None if owned is None else worker.jobs.of(owned)
+    return None if running is None else running.wait.what

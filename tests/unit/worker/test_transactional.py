@@ -124,7 +124,7 @@ def delivery_of(group: FakeGroup, sink: FakeSink, runtime: Runtime | None = None
     questions = Questions(plan_of(give_up_s=1.0), runtime, source, None)
     watch = Stage(partitions=0).watch
     parts: Any = {"runtime": runtime, "source": source, "partitions": Partitions(plan_of()), "log": Diary()}
-    return Transactional(**parts, questions=questions, sink=fake_sink, encoder=encoder, watch=watch)
+    return Transactional(**parts, questions=questions, transactions=fake_sink, encoder=encoder, watch=watch)
 
 
 def deliver(delivery: Transactional, owned: OwnedPartition) -> None:
