@@ -66,8 +66,8 @@ def _print_summary(watch: "ScoreWatch", *, as_json: bool) -> None:
     if as_json:
         print_json({"rows": watch.rows, "written": watch.written, "reported": reported})
         return
-    by_kind = "".join(f", {rows:,} by {kind}" for kind, rows in reported.items())
-    print_text(f"{watch.rows:,} rows scored, {watch.written:,} scores written{by_kind}")
+    by_kind = "".join(f", by {kind}: {rows:,}" for kind, rows in reported.items())
+    print_text(f"rows scored: {watch.rows:,}, scores written: {watch.written:,}{by_kind}")
 
 
 def group_of(settings: "Settings") -> str:

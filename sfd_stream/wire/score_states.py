@@ -54,8 +54,8 @@ def key_of(group: str, topic: str, partition: int) -> bytes:
 
 def partition_of(key: bytes | None, group: str, topic: str) -> int | None:
     """The input partition whose state has this key; None if it is not one of this group and topic."""
-    number = (key or b"").decode("utf-8", "replace").removeprefix(f"{group}/{topic}/")
-    return int(number) if number.isascii() and number.isdigit() else None
+    before, _, number = (key or b"").decode("utf-8", "replace").rpartition("/")
+    return int(number) if before == f"{group}/{topic}" and number.isascii() and number.isdigit() else None
 
 
 def encode(state: ScoreState) -> bytes:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import signal
+
 import pytest
 
+from sfd_stream.cli.score import group_of
+from sfd_stream.errors import RefusedStateError, TooManyBadMessagesError
 from tests.parts.kafka import Broker
-from tests.score.scored import Scoring, every_row
+from tests.parts.slow import smoke_first
+from tests.score.scored import Scorer, Scoring, every_row, records_of
 from tests.service.conftest import MakeRun
-from tests.service.runs import Rows
+from tests.service.runs import Rows, wait_until
 
 DELIVERIES = ["transactional", "at-least-once"]
 
