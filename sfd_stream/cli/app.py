@@ -21,6 +21,7 @@ from sfd_stream.cli.commands import (
     plot,
     produce,
     read,
+    score,
     size,
     topics,
     watch,
@@ -114,6 +115,7 @@ def _register(app: typer.Typer) -> None:
     app.command("demo", rich_help_panel=STREAM)(demo.demo)
     app.command("run", rich_help_panel=STREAM)(run_command.run)
     app.command("merge", rich_help_panel=STREAM)(merge.merge)
+    app.command("score", rich_help_panel=STREAM)(score.score)
     app.command("read", rich_help_panel=READING)(read.read)
     app.command("watch", rich_help_panel=READING)(watch.watch)
     app.command("plot", rich_help_panel=READING)(plot.plot)

@@ -115,7 +115,6 @@ def worker_of(
 ) -> tuple[Worker, Source]:
     """A worker and its source."""
     given, log = settings.dead_letters, get_logger()
-    gauge = BadMessageGauge(max_share=given.max_share, window=given.window, max_consecutive=given.max_consecutive)
     plan, runtime = plan_of(settings, until_end=until_end), Runtime(store_of(settings), reach)
     watch = watch_of(settings, worker_name, runtime.compute)
     source = Source(
@@ -130,8 +129,8 @@ def worker_of(
         runtime,
         source,
         sink,
-        _letters_for(settings, sink),
-        Intake(settings.input, gauge, runtime.wall_clock, watch, decoder_of(settings, log)),
+        letters_for(settings, sink),
+        Intake(settings.input, gauge_of(settings), runtime.wall_clock, watch, decoder_of(settings, log)),
         questions,
         partitions,
         _delivery_of(settings, runtime, source, questions, partitions, sink, watch),
@@ -223,7 +222,12 @@ def epochs_on(tail: Tail, group: str, topic: str, log: Log) -> dict[int, int]:
     return epochs.found
 
 
-def _letters_for(settings: Settings, sink: Sink | None) -> Callable[[str | None], DeadLetters] | None:
+def gauge_of(settings: Settings) -> BadMessageGauge:
+    given = settings.dead_letters
+    return BadMessageGauge(max_share=given.max_share, window=given.window, max_consecutive=given.max_consecutive)
+
+
+def letters_for(settings: Settings, sink: Sink | None) -> Callable[[str | None], DeadLetters] | None:
     topic, source_topic = settings.dead_letters.topic, settings.input.topic
     if topic is None or sink is None:
         return None

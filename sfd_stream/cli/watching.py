@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from sfd_stream.config.model import Settings
+from sfd_stream.config.model import HttpSettings, Settings
+from sfd_stream.errors import SettingsError
 from sfd_stream.observe.registry import Meter
 from sfd_stream.observe.routes import routes_of
 from sfd_stream.observe.server import Port, listening, listening_unix
@@ -37,6 +38,19 @@ def watch_of(settings: Settings, worker_name: str, compute: Compute) -> Watch:
     drift_every_s = DRIFT_EVERY_S if settings.snapshot.topic is None else None  # else snapshots bring it
     looker = Looker(compute, time.monotonic, time.time, drift_every_s=drift_every_s)
     return Watch(identity, Meter(), looker, time.monotonic, time.time)
+
+
+def listener_beside(http: HttpSettings, *, own_port: bool) -> socket.socket:
+    """For a service that may run on the machine of a worker, with the same settings: the usual port where it is free.
+
+    `own_port`: http.port was given, and no other will do.
+    """
+    try:
+        return listening(http.host, http.port)
+    except SettingsError:
+        if own_port:
+            raise
+        return listening(http.host, 0)
 
 
 def listener_of(settings: Settings, socket_path: Path | None) -> socket.socket:

@@ -31,7 +31,7 @@ class Problem:
 
 def problems(settings: Settings) -> Iterator[Problem]:
     """All that is wrong between settings that are right one by one."""
-    for check in (_kafka, _login, _format, _columns, _topics, _snapshots, _limits):
+    for check in (_kafka, _login, _format, _columns, _topics, _snapshots, _scores, _limits):
         yield from check(settings)
 
 
@@ -111,6 +111,8 @@ def _topics(settings: Settings) -> Iterator[Problem]:
         ("input.topic", settings.input.topic),
         ("snapshot.topic", settings.snapshot.topic),
         ("merge.topic", settings.merge.topic),
+        ("score.topic", settings.score.topic),
+        ("score.state_topic", settings.score.state_topic),
         ("dead_letters.topic", settings.dead_letters.topic),
     )
     for i, (key, topic) in enumerate(topics):
@@ -131,6 +133,18 @@ def _snapshots(settings: Settings) -> Iterator[Problem]:
                 )
     elif snapshot.every_s is None and snapshot.every_rows is None:
         yield Problem(("snapshot.every_s", "snapshot.every_rows"), "and snapshot.every_rows must not both be null")
+
+
+def _scores(settings: Settings) -> Iterator[Problem]:
+    score, snapshot = settings.score, settings.snapshot
+    if score.topic is None:
+        return
+    if snapshot.topic is None:
+        yield Problem(("snapshot.topic", "score.topic"), "is required with score.topic: rows are scored by snapshots")
+    elif score.centred and not snapshot.column_sums:
+        yield Problem(("score.centred", "snapshot.column_sums"), "needs snapshot.column_sums, which has the rows' mean")
+    if score.group is not None and score.group == settings.kafka.get("group.id"):
+        yield Problem(("score.group", "kafka.group.id"), "must be another group than kafka.group.id, the workers' own")
 
 
 def _limits(settings: Settings) -> Iterator[Problem]:

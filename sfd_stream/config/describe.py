@@ -14,7 +14,7 @@ from sfd_stream.config.load import SECTIONS, Effective
 from sfd_stream.config.model import Settings
 from sfd_stream.config.secrets import mask
 from sfd_stream.config.sources import TOP_LEVEL
-from sfd_stream.config.types import show_size
+from sfd_stream.config.types import Thresholds, show_size
 from sfd_stream.wire.features import FeatureMap
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def effective_rows(effective: Effective) -> Iterator[tuple[str, Any, str]]:
                 if value:
                     continue
                 value = {}  # noqa: PLW2901 - an empty mapping is shown as such
-            elif isinstance(value, FeatureMap):
+            elif isinstance(value, FeatureMap | Thresholds):
                 value = value.described()  # noqa: PLW2901 - as it is written
             yield key, mask(name, value), effective.origin(key)
 

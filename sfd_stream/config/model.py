@@ -1,6 +1,6 @@
 """The settings as one frozen tree: every key with its type, default and sentence, in the order shown.
 
-    kafka  schema_registry  input  sketch  checkpoint  snapshot  merge  dead_letters  http  worker  log
+    kafka  schema_registry  input  sketch  checkpoint  snapshot  merge  score  dead_letters  http  worker  log
 
 What one field can judge stands at the field; what takes several stands in `checks.py`. No repr, dump or error
 of these classes shows a secret.
@@ -33,6 +33,7 @@ from sfd_stream.config.types import (
     SizeBytes,
     StoreUrl,
     StoreUrls,
+    ThresholdSettings,
     Topic,
     Topics,
 )
@@ -261,6 +262,44 @@ class MergeSettings(Section):
     )
 
 
+class ScoreSettings(Section):
+    """What "sfd-stream score" writes about each row of the input topic."""
+
+    topic: Topic | None = Field(default=None, description="The topic to write scores to.")
+    group: str | None = Field(
+        default=None,
+        min_length=1,
+        description='The consumer group of the scorer; null takes kafka.group.id with "-score" behind it.',
+    )
+    when: ThresholdSettings = Field(
+        default={},
+        validate_default=True,
+        description="Write only extreme rows, with their causes: those whose p-value is at most p_max, or whose"
+        " residual over the mean or T^2 is certainly at least residual_over_mean_min or t2_min. Empty writes every"
+        " row, without causes.",
+    )
+    k: Count | None = Field(
+        default=None, description="The number of directions that rows are compared with; null takes ell / 4."
+    )
+    centred: bool = Field(
+        default=True,
+        description="Whether distances are measured from the mean of the rows (needs snapshot.column_sums) or from"
+        " zero.",
+    )
+    causes: Count = Field(default=5, description="The most columns to name as causes of each score of an extreme row.")
+    format: Literal["json", "msgpack"] = Field(default="json", description="How a score is written: json or msgpack.")
+    delivery: Literal["transactional", "at-least-once"] = Field(
+        default="transactional",
+        description="transactional (scores and offsets in one Kafka transaction: each row is scored exactly once for"
+        " read_committed readers) or at-least-once (a row may be scored again after a failure).",
+    )
+    state_topic: Topic | None = Field(
+        default=None,
+        description="The compacted topic for histograms of earlier scores, which p-values are made of; null takes"
+        ' score.topic with "-state" behind it.',
+    )
+
+
 class DeadLetterSettings(Section):
     """What happens to messages that are not rows."""
 
@@ -347,6 +386,7 @@ class Settings(Section):
     checkpoint: CheckpointSettings
     snapshot: SnapshotSettings = SnapshotSettings()
     merge: MergeSettings = MergeSettings()
+    score: ScoreSettings = ScoreSettings()
     dead_letters: DeadLetterSettings = DeadLetterSettings()
     http: HttpSettings = HttpSettings()
     worker: WorkerSettings = WorkerSettings()

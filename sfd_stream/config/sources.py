@@ -23,7 +23,7 @@ TOP_LEVEL: Final = ("kafka_oauth_callback",)
 """Settings that stand in no section."""
 OPEN_SECTIONS: Final = ("kafka", "schema_registry")
 """Sections whose keys are the properties of others' clients: all that follows the section is one name."""
-FEATURES: Final = ("input", "features")
+STRUCTURED: Final = (("input", "features"), ("score", "when"))
 """The one setting whose value is no scalar."""
 _FILE_MAX_BYTES: Final = 2**20
 
@@ -109,7 +109,7 @@ class Sources:
             root = loader.get_single_node()
             for path, node, line in _leaves(loader, root, (), self, name):
                 origin = f"{name}:{line}"
-                if isinstance(node, yaml.ScalarNode) or path == FEATURES:
+                if isinstance(node, yaml.ScalarNode) or path in STRUCTURED:
                     _find_all_duplicates(node, path, self.problems, name)
                     key = ".".join(path)
                     self.given.append(Given(path, loader.construct_object(node, deep=True), origin, key))

@@ -5,8 +5,10 @@ Every kind accepts what a YAML file, an environment variable and a flag can say,
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, fields
 from typing import Annotated, Any, Final
 from urllib.parse import urlsplit
 
@@ -123,12 +125,51 @@ def parse_features(value: Any) -> FeatureMap:
     """From a mapping, or from its text in YAML or JSON, as the environment and flags have it."""
     if isinstance(value, FeatureMap):
         return value
-    if isinstance(value, str):
-        try:
-            value = yaml.safe_load(value)
-        except yaml.YAMLError:
-            raise ValueError("must be YAML or JSON, like {exclude: [id]}") from None
+    value = _from_text(value, "{exclude: [id]}")
     return FeatureMap.from_settings({} if value is None else value)
+
+
+def _from_text(value: Any, example: str) -> Any:
+    if not isinstance(value, str):
+        return value
+    try:
+        return yaml.safe_load(value)
+    except yaml.YAMLError:
+        raise ValueError(f"must be YAML or JSON, like {example}") from None
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """Which rows are extreme: those that reach any of the thresholds given."""
+
+    p_max: float | None = None
+    residual_over_mean_min: float | None = None
+    t2_min: float | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self.described())
+
+    def described(self) -> dict[str, float]:
+        """As it is written in the settings."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+
+def parse_thresholds(value: Any) -> Thresholds:
+    """From a mapping, or from its text in YAML or JSON, as the environment and flags have it."""
+    if isinstance(value, Thresholds):
+        return value
+    value = _from_text(value, "{p_max: 0.001}")
+    if value is None:
+        return Thresholds()
+    names = [field.name for field in fields(Thresholds)]
+    if not isinstance(value, Mapping) or not set(value) <= set(names):
+        raise ValueError(f"must be a mapping with {', '.join(names)}")
+    for name, number in value.items():
+        if isinstance(number, bool) or not isinstance(number, int | float) or not 0 < number < math.inf:
+            raise ValueError(f"{name} must be a number above 0")
+    if value.get("p_max", 1) > 1:
+        raise ValueError("p_max must be at most 1")
+    return Thresholds(**value)
 
 
 SizeBytes = Annotated[
@@ -178,6 +219,22 @@ FeatureSettings = Annotated[
                 "include": {"type": ["array", "string"], "items": {"type": "string"}},
                 "exclude": {"type": ["array", "string"], "items": {"type": "string"}},
                 "fields": {"type": "object", "additionalProperties": {"type": ["string", "object"]}},
+            },
+        }
+    ),
+]
+ThresholdSettings = Annotated[
+    Thresholds,
+    PlainValidator(parse_thresholds),
+    PlainSerializer(Thresholds.described, return_type=dict),
+    WithJsonSchema(
+        {
+            "type": ["object", "string"],
+            "additionalProperties": False,
+            "properties": {
+                "p_max": {"type": "number", "exclusiveMinimum": 0, "maximum": 1},
+                "residual_over_mean_min": {"type": "number", "exclusiveMinimum": 0},
+                "t2_min": {"type": "number", "exclusiveMinimum": 0},
             },
         }
     ),

@@ -3,7 +3,7 @@ of it.
 
 Nothing blocks but `flush`. A ticket is filled by the delivery report, which `poll` and `flush` bring;
 in the order of
-`publish` per partition, none doubled by the client's retries. Messages are not batched: they are few,
+`publish` per partition, none doubled by the client's retries. Messages are not batched unless asked for: they are few,
 and judged one by one. One
 thread owns it.
 """
@@ -60,14 +60,15 @@ class Ticket:
 
 
 class Sink:
-    def __init__(self, properties: Mapping[str, Any], *, hooks: Hooks | None = None) -> None:
+    def __init__(self, properties: Mapping[str, Any], *, hooks: Hooks | None = None, batched: bool = False) -> None:
+        """`batched` is for many small messages: one that is too large may be refused together with others."""
         hooks = hooks or Hooks()
         self._properties = producer_properties(properties)
         self._failure: BrokerRefusedError | None = None
         callbacks = {"error_cb": self._on_error, **hooks.as_properties(properties)}
         # A batch is refused as a whole: beside one message too large, small ones would be called too
         # large with it.
-        alone = {"batch.num.messages": 1}
+        alone = {} if batched else {"batch.num.messages": 1}
         try:
             self._producer = Producer({**self._properties, **alone, **callbacks})
         except KafkaException as exception:
@@ -86,13 +87,16 @@ class Sink:
         key: bytes | None,
         value: bytes | None,
         headers: Iterable[tuple[str, bytes | None]] = (),
+        timestamp_ms: int | None = None,
     ) -> Ticket | None:
         """Hands a message over. None: the queue is full, so poll and publish again."""
         self._raise_failure()
         ticket = Ticket()
         report = functools.partial(self._on_delivery, ticket)
         try:
-            self._producer.produce(topic, value, key, on_delivery=report, headers=list(headers))
+            self._producer.produce(
+                topic, value, key, on_delivery=report, timestamp=timestamp_ms or 0, headers=list(headers)
+            )
         except BufferError:
             return None
         except KafkaException as exception:

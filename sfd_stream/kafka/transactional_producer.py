@@ -47,9 +47,11 @@ class Offset(NamedTuple):
 
 class Outgoing(NamedTuple):
     topic: str
-    key: bytes
+    key: bytes | None
     value: bytes
-    headers: tuple[tuple[str, bytes], ...]
+    headers: tuple[tuple[str, bytes], ...] = ()
+    timestamp_ms: int | None = None
+    """None: the time at which it is sent."""
 
 
 class NotCommittedError(Exception):
@@ -62,7 +64,10 @@ class NotCommittedError(Exception):
 
 
 class TransactionalSink:
-    """`commit` does the whole of one transaction. `give_up_s`: so long it tries before the outcome is left open."""
+    """`commit` does the whole of one transaction. `give_up_s`: so long it tries before the outcome is left open.
+
+    `batched` is for many small messages: one that is too large may be refused together with others.
+    """
 
     def __init__(
         self,
@@ -70,11 +75,14 @@ class TransactionalSink:
         transactional_id: str,
         *,
         give_up_s: float,
+        batched: bool = False,
         reach: Callable[[str], None] = lambda _: None,
         hooks: Hooks | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        own = {"transactional.id": transactional_id, "batch.num.messages": 1}
+        own: dict[str, Any] = {"transactional.id": transactional_id}
+        if not batched:
+            own["batch.num.messages"] = 1
         times = {"transaction.timeout.ms": TIMEOUT_MS}
         if "delivery.timeout.ms" not in properties:  # the other name of the next one
             times["message.timeout.ms"] = int(properties.get("transaction.timeout.ms", TIMEOUT_MS))
@@ -151,7 +159,14 @@ class TransactionalSink:
         headers: list[tuple[str, str | bytes | None]] = list(message.headers)
         while not failures:
             try:
-                producer.produce(message.topic, message.value, message.key, on_delivery=report, headers=headers)
+                producer.produce(
+                    message.topic,
+                    message.value,
+                    message.key,
+                    on_delivery=report,
+                    timestamp=message.timestamp_ms or 0,
+                    headers=headers,
+                )
             except BufferError:
                 producer.poll(_LOOK_S)
             except KafkaException as exception:

@@ -5,16 +5,14 @@ The merger's thread writes, the port's thread reads: what belongs together is re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from prometheus_client.metrics_core import Metric as Family
 
 from sfd_stream import __version__
 from sfd_stream.observe import metrics as m
-from sfd_stream.observe.registry import CONTENT_TYPE, Meter, family_of, labelled, of_process
-from sfd_stream.observe.routes import SHARED_S, health_of, ready_of
-from sfd_stream.observe.server import Response, Route, Shared
+from sfd_stream.observe.registry import Meter, family_of, labelled, of_process
 from sfd_stream.reader.merged import MergedSketch
 
 
@@ -114,20 +112,3 @@ class MergeWatch:
         yield family_of(m.MERGE_DELTA_RATIO, [((), shown.delta_ratio)])
         yield family_of(m.MERGE_FAILURE_PROBABILITY, [((), shown.failure_probability)])
         yield family_of(m.MERGE_BYTES, [((), shown.payload_bytes)])
-
-
-def routes_of(watch: MergeWatch, stuck_after_s: float) -> Mapping[str, Route]:
-    async def metrics() -> Response:
-        return Response(200, CONTENT_TYPE, watch.exposition())
-
-    async def health() -> Response:
-        return health_of(watch.idle_s, stuck_after_s)
-
-    async def ready() -> Response:
-        return ready_of(ready=watch.ready, doing=watch.doing)
-
-    return {
-        "/metrics": Route(Shared(metrics, SHARED_S)),
-        "/healthz": Route(health, paced=False),
-        "/readyz": Route(ready, paced=False),
-    }

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 Kind = Literal["counter", "gauge", "histogram"]
-Service = Literal["worker", "merge"]
+Service = Literal["worker", "merge", "score"]
 
 WORKER_LABELS = ("worker", "group", "topic")
 """On every series: which worker of the process, and whom it works for."""
@@ -27,6 +27,9 @@ STORE_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 
 
 POLL_BUCKETS = (0.001, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0, 60.0, 300.0)
 """300 s is max.poll.interval.ms as it comes: beyond it the group takes the partitions away."""
+
+OVER_MEAN_BUCKETS = (0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0, 100.0, 1000.0)
+"""In units of the mean residual: half of the rows are near 1, what is worth a look is far above."""
 
 CATCH_UP_BUCKETS = (0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0)
 
@@ -63,6 +66,7 @@ REBALANCE_KINDS = ("assign", "revoke", "lost")
 STATES = ("waiting", "claiming", "reading", "paused", "finished")
 MERGE_FAILURE_KINDS = ("fetch", "publish")
 PART_STATES = ("held", "missing")
+SCORE_KINDS = ("p_value", "residual_over_mean", "t2")
 
 # What comes in
 
@@ -296,6 +300,49 @@ MERGE_FAILURE_PROBABILITY = Metric(
 )  # fmt: skip
 MERGE_BYTES = Metric("sfd_merge_bytes", "gauge", "bytes", "Size of the newest merge, encoded.", by="merge")
 
+# "sfd-stream score"
+
+SCORE_WORKER = "score"
+"""In place of a worker's name."""
+
+SCORE_MESSAGES = Metric(
+    "sfd_score_messages_total", "counter", "messages", "Messages read from the input topic.", ("partition",), by="score"
+)
+SCORE_DEAD_LETTERS = Metric(
+    "sfd_score_dead_letters_total", "counter", "messages",
+    "Messages that are not rows, sent to the dead-letter topic, by the decoder's reason.", ("reason",),
+    values=DECODE_REASONS, by="score",
+)  # fmt: skip
+SCORE_ROWS = Metric(
+    "sfd_score_rows_total", "counter", "rows", "Rows scored, with their offsets committed.", ("partition",), by="score"
+)
+SCORE_WRITTEN = Metric(
+    "sfd_score_written_total", "counter", "messages", "Scores written to score.topic.", ("partition",), by="score"
+)
+SCORE_REPORTED = Metric(
+    "sfd_score_reported_total", "counter", "rows",
+    "Rows that reached a threshold of score.when, by the score; a row may reach several.", ("kind",),
+    values=SCORE_KINDS, by="score",
+)  # fmt: skip
+SCORE_OVER_MEAN = Metric(
+    "sfd_score_residual_over_mean", "histogram", "ratio", "Each row's residual over the mean residual of the sketch.",
+    buckets=OVER_MEAN_BUCKETS, by="score",
+)  # fmt: skip
+SCORE_FAILURES = Metric(
+    "sfd_score_delivery_failures_total", "counter", "attempts",
+    "Failed attempts to deliver scores; they are repeated until they succeed.", by="score",
+)  # fmt: skip
+SCORE_LAG = Metric(
+    "sfd_score_lag_messages", "gauge", "messages", "Messages whose scores are not delivered yet.", ("partition",),
+    by="score",
+)  # fmt: skip
+SCORE_BASIS_AGE = Metric(
+    "sfd_score_basis_age_seconds", "gauge", "seconds", "Age of the oldest snapshot in the newest basis.", by="score"
+)
+SCORE_BASIS_ROWS = Metric(
+    "sfd_score_basis_rows", "gauge", "rows", "Rows of the sketch that the newest basis is of.", by="score"
+)
+
 
 def declared(by: Service = "worker") -> tuple[Metric, ...]:
     """All of that service, in the order above."""
@@ -304,7 +351,7 @@ def declared(by: Service = "worker") -> tuple[Metric, ...]:
 
 def markdown() -> str:
     """`docs/reference/metrics.md`."""
-    workers, merges = declared(), declared("merge")
+    workers, merges, scores = declared(), declared("merge"), declared("score")
     labels = ", ".join(f"`{label}`" for label in WORKER_LABELS)
     shared = ", ".join(f"`{metric.name}`" for metric in OF_ANY_PROCESS)
     lines = [
@@ -320,8 +367,14 @@ def markdown() -> str:
         f'Their `worker` is "{MERGE_WORKER}", their `topic` the one that it publishes to. It also exports {shared}.',
         "",
         *_table(merges),
+        "",
+        "## Of `sfd-stream score`",
+        "",
+        f'Their `worker` is "{SCORE_WORKER}", their `topic` the one that it reads. It also exports {shared}.',
+        "",
+        *_table(scores),
     ]
-    every = (*workers, *merges)
+    every = (*workers, *merges, *scores)
     lines += ["", "## Labels with a fixed set of values", ""]
     lines += [f"- `{m.name}`: {', '.join(f'`{value}`' for value in m.values)}" for m in every if m.values]
     lines += ["", "## Buckets of histograms, in their unit", ""]

@@ -7,6 +7,7 @@ import hashlib
 import re
 from collections.abc import Mapping
 from importlib.resources import files
+from typing import Protocol
 
 from sfd_stream.observe.registry import CONTENT_TYPE, exposition, resident_bytes
 from sfd_stream.observe.server import Response, Route, Shared
@@ -35,6 +36,38 @@ def routes_of(watch: Watch, stuck_after_s: float) -> Mapping[str, Route]:
         "/": Route(page),
         "/metrics": Route(Shared(metrics, SHARED_S)),
         "/status.json": Route(Shared(status, SHARED_S)),
+        "/healthz": Route(health, paced=False),
+        "/readyz": Route(ready, paced=False),
+    }
+
+
+class Serving(Protocol):
+    """A service without a page."""
+
+    @property
+    def idle_s(self) -> float:
+        """Time since its loop last turned."""
+
+    @property
+    def ready(self) -> bool: ...
+    @property
+    def doing(self) -> str: ...
+    def exposition(self) -> bytes:
+        """Its metrics."""
+
+
+def service_routes(watch: Serving, stuck_after_s: float) -> Mapping[str, Route]:
+    async def metrics() -> Response:
+        return Response(200, CONTENT_TYPE, watch.exposition())
+
+    async def health() -> Response:
+        return health_of(watch.idle_s, stuck_after_s)
+
+    async def ready() -> Response:
+        return ready_of(ready=watch.ready, doing=watch.doing)
+
+    return {
+        "/metrics": Route(Shared(metrics, SHARED_S)),
         "/healthz": Route(health, paced=False),
         "/readyz": Route(ready, paced=False),
     }

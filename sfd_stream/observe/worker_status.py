@@ -107,6 +107,11 @@ class Watch:
         self.meter.observe(m.POLL_GAP, now - self._polled_s)
         self._polled_s = now
 
+    @property
+    def excerpts(self) -> bool:
+        """Whether the first bytes of bad messages are shown."""
+        return self.identity.excerpts
+
     def took(self, partition: int, *, messages: int, rows: int, nnz: int, size: int, tombstones: int) -> None:
         """A batch, decoded and handed to the sketching thread."""
         add = self.meter.add

@@ -44,6 +44,16 @@ def skew_of(V: Float) -> float:
     return float(np.linalg.norm(V @ V.T - np.eye(len(V)))) + EPS * V.size
 
 
+def alignment(V: Float, reference: Float) -> Float:
+    """The rotation R (k x k) for which RV is nearest to `reference`: orthogonal Procrustes, by ||RV - reference||F.
+
+    Both have k orthonormal rows; one that has fewer columns than the other is zero in the rest.
+    """
+    d = min(V.shape[1], reference.shape[1])
+    U, _, W = np.linalg.svd(reference[:, :d] @ V[:, :d].T)
+    return np.asarray(U @ W)
+
+
 def energy_inside(B: Float, V: Float, squared_frobenius: float, delta: float, rounding: float) -> Interval:
     """The energy tr VA'AV' that the rows A of a sketch have in the directions V.
 

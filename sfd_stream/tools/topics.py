@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from sfd_stream.config.model import Settings
+    from sfd_stream.config.model import ScoreSettings, Settings
 
 _MESSAGE_MAX_BYTES: Final = 1_000_000  # librdkafka's own
 SNAPSHOT_PARTITIONS: Final = 1
@@ -34,6 +34,13 @@ def wanted_topics(settings: Settings, partitions: int) -> Iterator[WantedTopic]:
         yield WantedTopic(settings.dead_letters.topic, partitions, {"max.message.bytes": str(size)})
     if settings.merge.topic is not None:
         yield WantedTopic(settings.merge.topic, SNAPSHOT_PARTITIONS, merge_topic_config(settings.kafka))
+    if settings.score.topic is not None:
+        yield WantedTopic(settings.score.topic, partitions)
+        yield WantedTopic(score_state_topic(settings.score), SNAPSHOT_PARTITIONS, score_state_config())
+
+
+def score_state_topic(score: ScoreSettings) -> str:
+    return score.state_topic or f"{score.topic}-state"
 
 
 def merge_topic_config(kafka: Mapping[str, Any]) -> dict[str, str]:
@@ -45,3 +52,9 @@ def compacted_topic_config(value_bytes: int) -> dict[str, str]:
     """Settings of a new topic for snapshots of at most this size."""
     size = max(value_bytes + ROOM_BYTES, 1_048_588)  # never below Kafka's own default
     return {"cleanup.policy": "compact", "max.message.bytes": str(size)}
+
+
+def score_state_config() -> dict[str, str]:
+    """Of a new topic for the scorer's states: small messages, often replaced, so that it is compacted soon."""
+    often = {"segment.ms": "600000", "segment.bytes": str(16 * 2**20), "min.cleanable.dirty.ratio": "0.1"}
+    return {**compacted_topic_config(0), **often}

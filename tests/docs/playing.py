@@ -30,7 +30,7 @@ from tests.support.signals import signals_untouched
 
 BROKER = "localhost:9092"
 CHECKPOINTS = "file:///tmp/sfd-stream/checkpoints"
-ENDS = {"run": "--until-end", "merge": "--once", "watch": "--changes"}
+ENDS = {"run": "--until-end", "score": "--until-end", "merge": "--once", "watch": "--changes"}
 """Commands that run for ever, and the flag that gives them an end."""
 PATIENCE_S = 120.0
 

@@ -6,6 +6,7 @@ SFD_TEST_DIE_AT=point:n:marker   kill -9 itself there, after making the file `ma
 SFD_TEST_STOP_AT=point:n:marker  SIGSTOP itself there: a zombie, until somebody sends it SIGCONT
 SFD_TEST_SLOW_AT=point:seconds   sleep at each passing
 SFD_TEST_SLOW_LOOP=seconds       sleep at every tenth poll, on the loop's own thread
+SFD_TEST_PROGRAM=score           the scorer instead of a worker
 """
 
 from __future__ import annotations
@@ -25,8 +26,10 @@ from typing import Any
 
 import threadpoolctl  # noqa: F401 - as below
 
-import sfd_stream.cli.build  # noqa: F401 - what `work` imports when it is called: the server has it before
+import sfd_stream.cli.build
+import sfd_stream.score.consumer  # noqa: F401 - as above
 from sfd_stream.cli import _report
+from sfd_stream.cli.commands import score as scoring
 from sfd_stream.cli.commands.run import work
 from sfd_stream.config.model import Settings
 from sfd_stream.kafka.producer import Sink
@@ -46,6 +49,17 @@ SHOW_POINTS = ("before-publish", "before-transaction", "after-offsets", "before-
 WITHIN_PUBLISH = "within-publish"
 """On the loop's own thread, directly before a message goes to the producer: who sleeps here publishes when it wakes,
 before it can learn that the partition is another's."""
+SCORE_POINTS = {
+    "transactional": (
+        "after-claim", "after-scores", "after-letters", "before-publish", "before-transaction", "after-offsets",
+        "before-end", "after-publish",
+    ),
+    "at-least-once": (
+        "after-claim", "after-scores", "after-letters", "before-publish", "after-publish", "before-commit",
+        "after-commit",
+    ),
+}  # fmt: skip
+"""The scorer's, by delivery."""
 
 
 def signal_at(wanted: str, nth: int, marker: Path, number: signal.Signals) -> Callable[[str], None]:
@@ -97,7 +111,7 @@ def hooks() -> list[Callable[[str], None]]:
     for name, number in (("SFD_TEST_DIE_AT", signal.SIGKILL), ("SFD_TEST_STOP_AT", signal.SIGSTOP)):
         if given := os.environ.get(name):
             point, nth, marker = given.split(":", 2)
-            assert point in (*POINTS, *SHOW_POINTS, WITHIN_PUBLISH), point
+            assert point in (*POINTS, *SHOW_POINTS, WITHIN_PUBLISH, *sum(SCORE_POINTS.values(), ())), point
             found.append(signal_at(point, int(nth), Path(marker), number))
     return found
 
@@ -115,7 +129,10 @@ def main(settings_path: Path, *, until_end: bool) -> int:
 
     reach_within_publish(reach)
     try:
-        work(settings, until_end=until_end, reach=reach)
+        if os.environ.get("SFD_TEST_PROGRAM") == "score":
+            scoring.serve(settings, until_end=until_end, reach=reach)
+        else:
+            work(settings, until_end=until_end, reach=reach)
     except Exception as error:  # noqa: BLE001 - as the command line does
         return _report(error, debug=True)
     return 0

@@ -179,6 +179,7 @@ class Run:
         slow_at: str | None = None,
         slow_loop_s: float | None = None,
         stop_at: str | None = None,
+        program: str = "run",
         **changes: Mapping[str, Any],
     ) -> WorkerProcess:
         name = f"{self.group}-{len(self.workers)}"
@@ -187,7 +188,7 @@ class Run:
         dumped: dict[str, Any] = settings.model_dump(exclude_unset=True)
         dumped["checkpoint"]["options"] = dict(self.options)  # a dump hides secrets
         path.write_text(json.dumps(dumped))
-        environment = {}
+        environment = {"SFD_TEST_PROGRAM": program}
         if die_at is not None:
             environment["SFD_TEST_DIE_AT"] = f"{die_at}:{nth}:{marker}"
         if stop_at is not None:

@@ -12,8 +12,6 @@ from sfd_stream.cli.snapshot_options import BrokerOption, client_hooks, reader_o
 from sfd_stream.errors import SettingsError
 
 if TYPE_CHECKING:
-    import socket
-
     from sfd_stream.config import MergeSettings, Some
     from sfd_stream.merge import Merger
     from sfd_stream.observe.merge_status import MergeWatch
@@ -71,34 +69,22 @@ def _print_published(merger: "Merger", watch: "MergeWatch") -> None:
 
 def _serve(some: "Some") -> None:
     """Runs until it is stopped, and serves health and metrics meanwhile."""
+    from sfd_stream.cli.watching import listener_beside
     from sfd_stream.observe.logs import get_logger
-    from sfd_stream.observe.merge_status import routes_of
+    from sfd_stream.observe.routes import service_routes
     from sfd_stream.observe.server import Port
 
-    listener = listener_for(some)
+    listener = listener_beside(some.sections["http"], own_port="http.port" in some.given)
     merger, watch = merger_of(some)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: merger.stop())
-    port = Port(listener, routes_of(watch, some.sections["http"].stuck_after_s))
+    port = Port(listener, service_routes(watch, some.sections["http"].stuck_after_s))
     port.start()
     try:
         get_logger().info("watch it", url=f"{port.address}metrics")
         merger.run()
     finally:
         port.close()
-
-
-def listener_for(some: "Some") -> "socket.socket":
-    """The usual port where it is free: a worker on the same machine, with the same settings, may have it."""
-    from sfd_stream.observe.server import listening
-
-    http = some.sections["http"]
-    try:
-        return listening(http.host, http.port)
-    except SettingsError:
-        if "http.port" in some.given:
-            raise
-        return listening(http.host, 0)
 
 
 def merger_of(some: "Some", give_up_s: float = GIVE_UP_S) -> tuple["Merger", "MergeWatch"]:

@@ -15,6 +15,6 @@ def metrics(as_json: JsonOption = False) -> None:
     from sfd_stream.observe.metrics import declared, markdown
 
     if as_json:
-        print_json({"metrics": [asdict(metric) for metric in (*declared(), *declared("merge"))]})
+        print_json({"metrics": [asdict(metric) for metric in (*declared(), *declared("merge"), *declared("score"))]})
     else:
         print_text(markdown().rstrip("\n"))

@@ -141,11 +141,16 @@ def work(
     return worker
 
 
-def stop_on_signals(stop: "Callable[[], None]", log: Any, end: "Callable[[], None]" = lambda: None) -> None:
+STOPPING = "stopping: a last checkpoint, then out; a second signal ends it at once"
+
+
+def stop_on_signals(
+    stop: "Callable[[], None]", log: Any, end: "Callable[[], None]" = lambda: None, *, event: str = STOPPING
+) -> None:
     """The first SIGTERM or SIGINT stops gracefully, the second ends at once, `end` being called on the way."""
 
     def say(name: str) -> None:
-        log.info("stopping: a last checkpoint, then out; a second signal ends it at once", signal=name)
+        log.info(event, signal=name)
 
     def second(number: int, _: Any) -> None:
         end()

@@ -133,11 +133,11 @@ class Scorer:
         )
         return scores if histogram is None else replace(scores, p_value=histogram.p_value(scores))
 
-    def explain(self, x: Any, top: int = 5) -> Explanation:
+    def explain(self, x: Any, top: int = 5, *, names: Mapping[int, str] | None = None) -> Explanation:
         """The columns behind the scores of one row, the strongest first, with actual and expected values.
 
         x is one row in any form that `score` takes, or one mapping. It takes time in proportion to k*d: explain the
-        rows that are reported, not all.
+        rows that are reported, not all. `names` are names of hashed columns that the sketch may not know.
 
         >>> [(cause.name, cause.actual) for cause in scorer.explain({"sun": 2, "sea": 1, "rain": 9}, top=1).residual]
         [('rain', 9.0)]
@@ -151,7 +151,7 @@ class Scorer:
         row = np.pad(rows[0], (0, max(self._d - rows.shape[1], 0)))
         mean = np.zeros(self._d) if self.mean is None else self.mean
         scale = self.eigenvalues + self.slack.above / 2
-        return explained(row, mean, self.components, scale, whole("top", top, 1), self._names_with(x))
+        return explained(row, mean, self.components, scale, whole("top", top, 1), self._names_with(x, names or {}))
 
     def leverage(self, X: Any, lam: float, *, counted: float = 0.0) -> Intervals:
         """Ridge leverage z'(S + lam I)^-1 z with S = A'A, centred if the scorer is: for experts.
@@ -200,7 +200,7 @@ class Scorer:
             return np.pad(rows, ((0, 0), (0, self._d - rows.shape[1])))
         return rows
 
-    def _names_with(self, row: Any) -> Named:
+    def _names_with(self, row: Any, names: Mapping[int, str]) -> Named:
         """A column's name, or its number where none is known, and the sign that its values have there.
 
         A row of names brings its own: a name that the sketch has never seen is often the cause.
@@ -208,11 +208,17 @@ class Scorer:
         features = self.features
         if features is None:
             return lambda column: (str(column), 1.0)
-        own: dict[int, tuple[str, float]] = {}
         if are_mappings(row, features):
-            own = {column: (str(name), sign) for name in row[0] for column, sign in [features.column_of(name)]}
-        signs, names = features.signs(), features.names
-        return lambda column: own.get(column, (names.get(column, str(column)), float(signs[column])))
+            names = {**names, **{features.column_of(name)[0]: str(name) for name in row[0]}}
+
+        def named(column: int) -> tuple[str, float]:
+            name = names.get(column, features.names.get(column))
+            if name is None:
+                return str(column), 1.0
+            hashed_to, sign = features.column_of(name)
+            return name, sign if hashed_to == column else 1.0  # a name that was cut has another hash
+
+        return named
 
     def _t2(self, y: Float, error: Float) -> Intervals:
         """Sums of y^2 over the least, the middle and the most that the rows' own eigenvalues can be."""

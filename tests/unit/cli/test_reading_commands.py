@@ -18,9 +18,9 @@ from rich.console import Console
 
 from sfd_stream import SnapshotReader
 from sfd_stream.cli import logins, main
-from sfd_stream.cli.commands.merge import listener_for
 from sfd_stream.cli.commands.watch import SketchUpdate, view
-from sfd_stream.config import load_some
+from sfd_stream.cli.watching import listener_beside
+from sfd_stream.config import HttpSettings
 from sfd_stream.errors import SettingsError
 from sfd_stream.kafka import admin
 from sfd_stream.kafka.errors import Hooks
@@ -414,13 +414,11 @@ def test_merge_says_that_it_is_well_and_ends_in_peace_when_told_to(
 def test_merge_beside_a_worker_takes_another_port_unless_it_was_told_which() -> None:
     with listening("127.0.0.1", 0) as worker:
         taken = worker.getsockname()[1]
-        some = load_some(None, environ={}, sections=("http",))
-        usual = some.sections["http"].model_copy(update={"port": taken})
-        with listener_for(replace(some, sections={"http": usual})) as other:
+        http = HttpSettings(port=taken)
+        with listener_beside(http, own_port=False) as other:
             assert other.getsockname()[1] != taken
-        told = load_some(None, environ={}, overrides=[f"http.port={taken}"], sections=("http",))
         with pytest.raises(SettingsError, match=f"http.port {taken} of 127.0.0.1 is taken"):
-            listener_for(told)
+            listener_beside(http, own_port=True)
 
 
 @pytest.mark.parametrize(

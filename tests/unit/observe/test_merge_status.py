@@ -12,8 +12,9 @@ import structlog
 from prometheus_client.parser import text_string_to_metric_families
 
 from sfd_stream.merge import MergePlan, Merger
-from sfd_stream.observe.merge_status import MergeWatch, routes_of
+from sfd_stream.observe.merge_status import MergeWatch
 from sfd_stream.observe.metrics import OF_ANY_PROCESS, WORKER_LABELS, declared
+from sfd_stream.observe.routes import service_routes
 from sfd_stream.observe.server import Port, listening
 from sfd_stream.reader.merged import MergedSketch, merge
 from tests.support.tools import need
@@ -48,7 +49,7 @@ class Stage:
         }
 
     def ask(self, path: str) -> tuple[int, str]:
-        port = Port(listening("127.0.0.1", 0), routes_of(self.watch, stuck_after_s=60.0))
+        port = Port(listening("127.0.0.1", 0), service_routes(self.watch, stuck_after_s=60.0))
         port.start()
         connection = http.client.HTTPConnection(port.host, port.number, timeout=10)
         try:

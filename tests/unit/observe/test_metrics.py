@@ -141,7 +141,9 @@ def test_the_table_in_the_docs_is_made_of_the_declarations() -> None:
 def test_json_tells_the_same_declarations(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["metrics", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)["metrics"]
-    assert [metric["name"] for metric in found] == [metric.name for metric in (*declared(), *declared("merge"))]
+    assert [metric["name"] for metric in found] == [
+        metric.name for metric in (*declared(), *declared("merge"), *declared("score"))
+    ]
     assert {"name", "kind", "unit", "labels", "help", "by"} <= set(found[0])
 
 

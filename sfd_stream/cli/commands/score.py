@@ -1,0 +1,262 @@
+"""`sfd-stream score`: scores of the input topic's rows, on a topic of their own."""
+
+# Annotations are evaluated: typer reads them.
+import time
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from sfd_stream.cli.options import ConfigOption, JsonOption, SetOption, settings_from
+from sfd_stream.errors import SettingsError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sfd_stream.config.model import Settings
+    from sfd_stream.score.consumer import ScoreConsumer
+    from sfd_stream.score.watch import ScoreWatch
+
+
+STOPPING = "stopping: the scores under way, then out; a second signal ends it at once"
+
+
+def score(
+    config: ConfigOption = None,
+    overrides: SetOption = None,
+    until_end: Annotated[
+        bool,
+        typer.Option(
+            "--until-end",
+            help="Stop when every row up to the end offsets at the start is scored; print a summary.",
+        ),
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Score each row of the input topic against the live sketch, and write the scores to score.topic.
+
+    It reads the input topic in a consumer group of its own and takes the newest snapshots of snapshot.topic as its
+    basis. Before the first snapshot it waits. With score.when it writes only extreme rows, with their causes.
+    It serves /healthz, /readyz and /metrics on http.port, as a worker does.
+
+    Example: [bold]sfd-stream score --config settings.yaml --set score.topic=scores[/bold]
+
+    On SIGTERM or Ctrl-C it delivers what is scored and exits with 0; a second signal ends it at once.
+    """
+    from sfd_stream.observe import logs
+    from sfd_stream.observe.metrics import SCORE_WORKER
+
+    if as_json and not until_end:
+        raise SettingsError("--json goes with --until-end: a scorer that goes on logs what it does")
+    effective = settings_from(config, overrides)
+    settings = effective.settings
+    if settings.score.topic is None:
+        raise SettingsError("score.topic is required: the topic to write scores to")
+    about = {"worker": SCORE_WORKER, "group": group_of(settings), "topic": settings.input.topic}
+    level, form, secrets = settings.log.level, settings.log.format, settings.secret_values()
+    with logs.configure(level=level, form=form, secrets=secrets, json_labels=about):
+        watch = serve(settings, until_end=until_end, own_port="http.port" in effective.origins)
+    if until_end:
+        _print_summary(watch, as_json=as_json)
+
+
+def _print_summary(watch: "ScoreWatch", *, as_json: bool) -> None:
+    from sfd_stream.cli.output import print_json, print_text
+
+    reported = {kind: watch.reported[kind] for kind in sorted(watch.reported)}
+    if as_json:
+        print_json({"rows": watch.rows, "written": watch.written, "reported": reported})
+        return
+    by_kind = "".join(f", by {kind}: {rows:,}" for kind, rows in reported.items())
+    print_text(f"rows scored: {watch.rows:,}, scores written: {watch.written:,}{by_kind}")
+
+
+def group_of(settings: "Settings") -> str:
+    """The scorer's consumer group."""
+    return settings.score.group or f"{settings.group}-score"
+
+
+def serve(
+    settings: "Settings", *, until_end: bool, own_port: bool = False, reach: "Callable[[str], None] | None" = None
+) -> "ScoreWatch":
+    """Run the scorer to its end, in this process, and serve health and metrics meanwhile.
+
+    `own_port`: http.port was given; else a free port is taken where a worker on this machine has the usual one.
+    """
+    from threadpoolctl import threadpool_limits
+
+    from sfd_stream.cli.commands.run import stop_on_signals
+    from sfd_stream.cli.watching import listener_beside
+    from sfd_stream.observe.routes import service_routes
+    from sfd_stream.observe.server import Port
+
+    listener = listener_beside(settings.http, own_port=own_port)
+    with threadpool_limits(settings.worker.blas_threads):
+        consumer = consumer_of(settings, until_end=until_end, reach=reach)
+        stop_on_signals(consumer.stop, consumer.log, event=STOPPING)
+        port = Port(listener, service_routes(consumer.watch, settings.http.stuck_after_s))
+        port.start()
+        try:
+            consumer.log.info("watch it", url=f"{port.address}metrics")
+            consumer.run()
+        finally:
+            port.close()
+    return consumer.watch
+
+
+def consumer_of(
+    settings: "Settings", *, until_end: bool = False, reach: "Callable[[str], None] | None" = None
+) -> "ScoreConsumer":
+    from sfd_stream.cli.build import columns_of, gauge_of, hooks_of, letters_for, plan_of, store_of
+    from sfd_stream.cli.decoder import decoder_of
+    from sfd_stream.kafka.producer import Sink
+    from sfd_stream.kafka.source import Source
+    from sfd_stream.observe.logs import get_logger
+    from sfd_stream.score.bases import Bases, NewestBasis
+    from sfd_stream.score.consumer import ScoreConsumer
+    from sfd_stream.score.watch import ScoreWatch
+    from sfd_stream.worker.intake import Intake
+    from sfd_stream.worker.questions import Questions
+    from sfd_stream.worker.runtime import Runtime
+
+    given, log, group = settings.score, get_logger(), group_of(settings)
+    properties, hooks = {**settings.kafka, "group.id": group}, hooks_of(settings)
+    runtime, columns = Runtime(store_of(settings), reach), columns_of(settings)
+    watch = ScoreWatch(group, settings.input.topic, time.monotonic, time.time, excerpts=settings.http.excerpts)
+    source = Source(properties, settings.input.topic, hooks=hooks)
+    plain = settings.dead_letters.topic is not None or given.delivery == "at-least-once"
+    sink = Sink(settings.kafka, hooks=hooks, batched=True) if plain else None
+    questions = Questions(plan_of(settings, until_end=until_end), runtime, source, None)
+    newest = NewestBasis(
+        _reader_of(settings, runtime.computing.requesting),
+        settings.input.topic,
+        columns,
+        given.k,
+        given.centred,
+        runtime.computing,
+        time.time,
+    )
+    return ScoreConsumer(
+        settings,
+        runtime,
+        source,
+        sink,
+        letters_for(settings, sink),
+        Intake(settings.input, gauge_of(settings), runtime.wall_clock, watch, decoder_of(settings, log)),
+        questions,
+        Bases(newest.read, runtime, log),
+        _delivery_of(settings, runtime, source, questions, sink),
+        lambda timeout_s: read_states(settings, timeout_s),
+        columns,
+        watch,
+        log,
+        prepare=lambda timeout_s: _make_topics(settings, questions.partitions, timeout_s),
+        until_end=until_end,
+    )
+
+
+def _delivery_of(settings: "Settings", runtime: Any, source: Any, questions: Any, sink: Any) -> Any:
+    """A transactional id is new for each scorer: the group decides who may deliver, not the id."""
+    import uuid
+
+    from sfd_stream.cli.build import DELIVER_S, hooks_of
+    from sfd_stream.kafka.transactional_producer import TransactionalSink
+    from sfd_stream.observe.logs import get_logger
+    from sfd_stream.score.delivery import AtLeastOnce, InTransactions
+    from sfd_stream.tools.topics import score_state_topic
+
+    group = group_of(settings)
+    parts: dict[str, Any] = {
+        "runtime": runtime,
+        "source": source,
+        "log": get_logger(),
+        "group": group,
+        "topic": settings.input.topic,
+        "state_topic": score_state_topic(settings.score),
+        "sink": sink,
+    }
+    if settings.score.delivery == "at-least-once":
+        return AtLeastOnce(**parts)
+    transactions = TransactionalSink(
+        settings.kafka,
+        f"{group}-{uuid.uuid4().hex}",
+        give_up_s=DELIVER_S,
+        batched=True,
+        reach=runtime.reach or (lambda _: None),
+        hooks=hooks_of(settings),
+    )
+    return InTransactions(**parts, questions=questions, transactions=transactions)
+
+
+def _reader_of(settings: "Settings", requesting: Any) -> Any:
+    """Of the workers' snapshots."""
+    from sfd_stream.cli.build import hooks_of
+    from sfd_stream.reader.reader import SnapshotReader
+
+    assert settings.snapshot.topic is not None, "checked with the settings"
+    properties: dict[str, Any] = {"log_level": 2, **{k: v for k, v in settings.kafka.items() if k != "group.id"}}
+    return SnapshotReader(
+        str(properties.pop("bootstrap.servers")),
+        settings.snapshot.topic,
+        group=settings.group,
+        store_url=settings.checkpoint.url,
+        store_options={name: str(value) for name, value in settings.checkpoint.options.items()},
+        trusted_stores=settings.snapshot.trusted_stores or (),
+        max_snapshot_bytes=settings.snapshot.read_max_bytes,
+        hooks=hooks_of(settings),
+        requesting=requesting,
+        **properties,
+    )
+
+
+def read_states(settings: "Settings", timeout_s: float) -> dict[int, Any]:
+    """By partition: the newest state on the state topic. The whole topic is read for it."""
+    from sfd_stream.cli.build import hooks_of
+    from sfd_stream.errors import FormatError
+    from sfd_stream.kafka.properties import for_consumer
+    from sfd_stream.kafka.topic_reader import Tail
+    from sfd_stream.observe.logs import get_logger
+    from sfd_stream.tools.topics import score_state_topic
+    from sfd_stream.wire.score_states import decode, partition_of
+
+    tail = Tail(for_consumer(settings.kafka), score_state_topic(settings.score), hooks=hooks_of(settings))
+    values: dict[int, bytes | None] = {}
+    try:
+        for records in tail.catch_up(timeout_s):
+            for record in records:
+                partition = partition_of(record.key, group_of(settings), settings.input.topic)
+                if partition is not None:
+                    values[partition] = record.value
+    finally:
+        tail.close()
+    found: dict[int, Any] = {}
+    for partition, value in values.items():
+        try:
+            found |= {} if value is None else {partition: decode(value)}
+        except FormatError as error:
+            get_logger().warning("score state can't be read", partition=partition, reason=str(error))
+    return found
+
+
+def _make_topics(settings: "Settings", partitions: int, timeout_s: float) -> None:
+    """The topics of snapshots, scores and states, those that do not exist. Scores have as many partitions as rows."""
+    from sfd_stream.cli.build import admin_of, make_output_topic
+    from sfd_stream.kafka.topics import ensure_topic
+    from sfd_stream.tools.topics import SNAPSHOT_PARTITIONS, score_state_config, score_state_topic
+
+    make_output_topic(settings, timeout_s)
+    assert settings.score.topic is not None, "checked by the command"
+    state_topic, config = score_state_topic(settings.score), score_state_config()
+    wanted: list[tuple[str, int, dict[str, str]]] = [
+        (settings.score.topic, partitions, {}),
+        (state_topic, SNAPSHOT_PARTITIONS, config),
+    ]
+    for topic, new_partitions, topic_config in wanted:
+        ensure_topic(
+            admin_of(settings),
+            topic,
+            None,
+            sleep=time.sleep,
+            new_partitions=new_partitions,
+            config=topic_config,
+            timeout_s=timeout_s,
+        )

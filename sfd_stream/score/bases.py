@@ -1,0 +1,217 @@
+"""The bases that rows are scored by: the newest merged snapshot, read in the background, and the one before it.
+
+A row that the sketch has counted looks ordinary to it. So each row is scored by the newest basis that has not counted
+it; where there is none, by the newest one, and its score says so.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from sfd_stream.errors import (
+    BrokerUnavailableError,
+    NoSnapshotError,
+    ObjectMissingError,
+    RefusedStateError,
+    StoreUnavailableError,
+)
+from sfd_stream.observe.logs import Log
+from sfd_stream.reader.merged import MergedSketch, merge
+from sfd_stream.reader.reader import SnapshotReader
+from sfd_stream.score.background import Background
+from sfd_stream.sketch.basis import alignment
+from sfd_stream.sketch.rows import Float
+from sfd_stream.sketch.scoring.score import Scorer
+from sfd_stream.wire.columns import Columns, FixedColumns, HashedColumns
+from sfd_stream.wire.scores import BasisNote
+from sfd_stream.worker.jobs import Job, Wait
+from sfd_stream.worker.runtime import Runtime
+
+READ_EVERY_S = 1.0
+LOG_EVERY_S = 60.0
+
+
+@dataclass(frozen=True, eq=False)
+class Basis:
+    """A scorer, which rows it has counted, and how its coordinates are turned to fit those of the basis before."""
+
+    id: str
+    scorer: Scorer
+    counted_to: Mapping[int, int]
+    """By partition of the input topic: rows of records before this offset are counted."""
+    made_at_s: float
+    """When the oldest of its parts was made."""
+    rotation: Float
+
+    @property
+    def line(self) -> str:
+        """Equal for bases whose scores can be compared with each other."""
+        return f"newest, k={self.scorer.k}, {'centred' if self.scorer.mean is not None else 'not centred'}"
+
+    @cached_property
+    def frame(self) -> Float:
+        """The directions that coordinates are along."""
+        return np.asarray(self.rotation @ self.scorer.components)
+
+    def has_counted(self, partition: int, offset: int) -> bool:
+        return offset < self.counted_to.get(partition, 0)
+
+    def note(self, now_s: float) -> BasisNote:
+        scorer, age_s = self.scorer, max(now_s - self.made_at_s, 0.0)
+        return BasisNote(self.id, scorer.rows, scorer.k, scorer.mean is not None, age_s)
+
+
+def basis_of(merged: MergedSketch, topic: str, k: int | None, *, centred: bool, before: Basis | None = None) -> Basis:
+    """The basis of a merged sketch of `topic`. ValueError if the sketch has too few directions."""
+    scorer = merged.scorer(k, centred)
+    rotation = np.eye(scorer.k)
+    if before is not None and before.scorer.k == scorer.k:
+        rotation = alignment(scorer.components, before.frame)
+    return Basis(
+        id=id_of(merged),
+        scorer=scorer,
+        counted_to={part.id.partition: part.next_offset for part in merged.parts if part.id.topic == topic},
+        made_at_s=min(part.made_at_s for part in merged.parts),
+        rotation=rotation,
+    )
+
+
+def id_of(merged: MergedSketch) -> str:
+    """The same for the same snapshots, wherever they were merged."""
+    parts = sorted(f"{part.id.cluster}/{part.id.key}/{part.id.epoch}/{part.id.number}" for part in merged.parts)
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+
+
+def check_meaning(merged: MergedSketch, columns: Columns, topic: str) -> None:
+    """Raises RefusedStateError unless the columns of the sketch mean what those of the rows mean."""
+    mine = _described(columns)
+    theirs = {"input.columns": merged.columns}
+    if merged.columns != "growing":
+        theirs["sketch.d"] = str(merged.d)
+    if merged.columns == "hashed":
+        theirs["input.hash_seed"] = str(merged.hash_seed)
+        theirs["input.features"] = _features(merged.mapping)
+    different = [name for name in theirs.keys() | mine.keys() if theirs.get(name) != mine.get(name)]
+    if different:
+        words = "; ".join(f"{name} is {theirs.get(name)} there and {mine.get(name)} here" for name in sorted(different))
+        raise RefusedStateError(
+            f"the snapshots of topic {topic} have other columns than the rows to score: {words}; run the scorer with"
+            " the settings of the workers that publish them"
+        )
+
+
+def _described(columns: Columns) -> dict[str, str]:
+    match columns:
+        case HashedColumns():
+            return {
+                "input.columns": "hashed",
+                "sketch.d": str(columns.d),
+                "input.hash_seed": str(columns.seed),
+                "input.features": _features(columns.mapping),
+            }
+        case FixedColumns():
+            return {"input.columns": "fixed", "sketch.d": str(columns.d)}
+        case _:
+            return {"input.columns": "growing"}
+
+
+def _features(mapping: object) -> str:
+    described = getattr(mapping, "described", None)
+    return "none (rows are msgpack)" if described is None else str(described())
+
+
+@dataclass(eq=False)
+class NewestBasis:
+    """Reads the snapshot topic, on one background thread at a time."""
+
+    reader: SnapshotReader
+    topic: str
+    """Of the rows."""
+    columns: Columns
+    k: int | None
+    centred: bool
+    computing: Callable[[], AbstractContextManager[None]]
+    wall_clock: Callable[[], float]
+
+    def __post_init__(self) -> None:
+        self._last: Basis | None = None
+        self._pending = True
+
+    def read(self) -> Basis | None:
+        """The basis of the snapshots there are now; None if it is still the last one. NoSnapshotError before a first
+        one, or while it has too few directions.
+        """
+        self._pending |= self.reader.refresh()
+        if not self._pending:
+            return None
+        with self.computing():
+            snapshots = self.reader.held()
+            merged = merge(snapshots, self.wall_clock(), max_bytes=self.reader.max_total_bytes)
+            check_meaning(merged, self.columns, self.reader.topic)
+            self._pending = False
+            try:
+                self._last = basis_of(merged, self.topic, self.k, centred=self.centred, before=self._last)
+            except ValueError as error:
+                raise NoSnapshotError(f"the snapshots can't score rows yet: {error}") from None
+        return self._last
+
+    def close(self) -> None:
+        self.reader.close()
+
+
+class Bases:
+    """The basis of now and the one before it. The loop's thread alone calls it."""
+
+    def __init__(self, read: Callable[[], Basis | None], runtime: Runtime, log: Log) -> None:
+        self.newest: Basis | None = None
+        self._before: Basis | None = None
+        self._read = read
+        self._runtime = runtime
+        self._log = log
+        self._reading = Background[Basis | None](runtime, READ_EVERY_S)
+        self._logged_s: float | None = None
+
+    def serve(self) -> None:
+        """Once a turn: takes what was read, and reads again in the background. Raises what waiting does not solve."""
+        answered = self._reading.take()
+        if answered is not None:
+            self._take(answered)
+        if self._reading.is_due:
+            self._reading.ask(self._read)
+
+    def available(self) -> Job[None]:
+        while self.newest is None:
+            yield Wait("first snapshot")
+
+    def for_rows_from(self, partition: int, offset: int) -> Basis:
+        """The newest basis that has not counted the record at `offset`, or else the newest."""
+        assert self.newest is not None, "nothing is read before there is a basis"
+        for basis in (self.newest, self._before):
+            if basis is not None and not basis.has_counted(partition, offset):
+                return basis
+        return self.newest
+
+    def _take(self, answered: Future[Basis | None]) -> None:
+        try:
+            found = answered.result()
+        except NoSnapshotError as error:
+            self._log_waiting("no usable snapshot yet: rows are scored once there is one", str(error))
+        except (BrokerUnavailableError, StoreUnavailableError, ObjectMissingError) as error:
+            self._log_waiting("snapshots could not be read, will retry", str(error))
+        else:
+            if found is not None:
+                self._before, self.newest = self.newest, found
+                self._log.info("basis changed", basis=found.id, rows=found.scorer.rows, k=found.scorer.k)
+
+    def _log_waiting(self, event: str, reason: str) -> None:
+        now_s = self._runtime.clock()
+        if self._logged_s is None or now_s - self._logged_s >= LOG_EVERY_S:
+            self._logged_s = now_s
+            self._log.warning(event, reason=reason)

@@ -1,0 +1,128 @@
+"""A batch of rows to the messages of their scores. Pure: the scoring thread calls it, in the order of the records."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from sfd_stream.config.model import ScoreSettings
+from sfd_stream.config.types import Thresholds
+from sfd_stream.kafka.records import PartitionBatch
+from sfd_stream.kafka.transactional_producer import Outgoing
+from sfd_stream.score.bases import Basis
+from sfd_stream.sketch.intervals import Intervals
+from sfd_stream.sketch.rows import Int
+from sfd_stream.sketch.scoring.score import Scores
+from sfd_stream.wire.columns import HashedColumns
+from sfd_stream.wire.rows.decode import DecodedBatch
+from sfd_stream.wire.score_states import ScoreState
+from sfd_stream.wire.scores import Origin, encode, score_map
+
+Mask = npt.NDArray[np.bool_]
+
+KINDS = {"p_max": "p_value", "residual_over_mean_min": "residual_over_mean", "t2_min": "t2"}
+"""By threshold: the score that it is about."""
+
+
+@dataclass(frozen=True, eq=False)
+class ScoredBatch:
+    """What is to be written about a batch, and the state after it."""
+
+    next_offset: int
+    messages: list[Outgoing]
+    state: ScoreState
+    rows: int
+    reported: Counter[str]
+    """Rows by the score for which they are reported."""
+    over_mean: npt.NDArray[np.float64]
+    """Each row's residual over the mean."""
+
+
+@dataclass(frozen=True)
+class BatchScorer:
+    """`topic` is the rows' own; the scores go to `settings.topic`."""
+
+    topic: str
+    settings: ScoreSettings
+
+    def score(
+        self, batch: PartitionBatch, decoded: DecodedBatch, basis: Basis, state: ScoreState, now_s: float
+    ) -> ScoredBatch:
+        state = state.of_basis(basis.line)
+        histogram = state.histogram
+        scores = basis.scorer.score(decoded.block, histogram)
+        places, offsets, numbers = rows_of(batch, decoded)
+        counted = offsets < basis.counted_to.get(batch.partition, 0)
+        new = ~counted & (offsets >= state.next_offset)
+        kinds = kinds_of(scores, self.settings.when)
+        chosen = np.any(list(kinds.values()), axis=0) if kinds else np.ones(len(offsets), bool)
+        names = decoded.columns.names if isinstance(decoded.columns, HashedColumns) else {}
+        coordinates, note = scores.coordinates @ basis.rotation.T, basis.note(now_s)
+        messages = []
+        for at in np.flatnonzero(chosen).tolist():
+            score = score_map(
+                Origin(self.topic, batch.partition, int(offsets[at]), int(numbers[at])),
+                scores,
+                at,
+                coordinates,
+                note,
+                counted=bool(counted[at]),
+                earlier_rows=histogram.rows,
+                reported=[kind for kind, rows in kinds.items() if rows[at]],
+                causes=basis.scorer.explain(decoded.block.take(at, at + 1), self.settings.causes, names=names)
+                if kinds
+                else None,
+            )
+            messages.append(self._message(batch, int(places[at]), encode(score, self.settings.format)))
+        return ScoredBatch(
+            next_offset=batch.next_offset,
+            messages=messages,
+            state=state.plus(only(scores, new), max(batch.next_offset, state.next_offset)),
+            rows=decoded.block.rows,
+            reported=Counter({kind: int(np.count_nonzero(rows)) for kind, rows in kinds.items()}),
+            over_mean=scores.residual_over_mean.estimate,
+        )
+
+    def _message(self, batch: PartitionBatch, place: int, value: bytes) -> Outgoing:
+        """With the key and the timestamp of the record that the row is of."""
+        assert self.settings.topic is not None, "checked by the command"
+        record = batch.messages[place]
+        kind, time_ms = record.timestamp()
+        return Outgoing(self.settings.topic, record.key(), value, timestamp_ms=None if kind == 0 else time_ms)
+
+
+def rows_of(batch: PartitionBatch, decoded: DecodedBatch) -> tuple[Int, Int, Int]:
+    """For each row: the place of its record in the batch, the record's offset, the row's number in the record."""
+    places = np.flatnonzero([value is not None for value in batch.values])
+    rows = decoded.rows_of_message
+    firsts = np.repeat(np.cumsum(rows) - rows, rows)
+    places = np.repeat(places, rows)
+    return places, np.asarray(batch.offsets, np.int64)[places], np.arange(len(places)) - firsts
+
+
+def kinds_of(scores: Scores, when: Thresholds) -> dict[str, Mask]:
+    """By score: which rows reach its threshold. Of an interval, the lower end must reach it."""
+    found: dict[str, Mask] = {}
+    for threshold, value in when.described().items():
+        kind = KINDS[threshold]
+        if kind == "p_value":
+            assert scores.p_value is not None
+            found[kind] = scores.p_value <= value
+        else:
+            interval: Intervals = getattr(scores, kind)
+            found[kind] = interval.lower >= value
+    return found
+
+
+def only(scores: Scores, rows: Mask) -> Scores:
+    """The scores of some rows."""
+    return Scores(
+        coordinates=scores.coordinates[rows],
+        residual=scores.residual[rows],
+        residual_share=scores.residual_share[rows],
+        residual_over_mean=Intervals(*(each[rows] for each in scores.residual_over_mean)),
+        t2=Intervals(*(each[rows] for each in scores.t2)),
+    )

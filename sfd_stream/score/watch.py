@@ -1,0 +1,110 @@
+"""What `sfd-stream score` reports about itself: counts as they happen, and a few values that the port reads.
+
+The loop's thread writes, the port's thread reads: what belongs together is replaced as one value.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from prometheus_client.metrics_core import Metric as Family
+
+from sfd_stream import __version__
+from sfd_stream.observe import metrics as m
+from sfd_stream.observe.registry import Meter, family_of, labelled, of_process
+from sfd_stream.score.scoring import ScoredBatch
+
+
+@dataclass(frozen=True)
+class ScoreStatus:
+    """Once a second."""
+
+    doing: str = "joining the consumer group"
+    ready: bool = False
+    lag: Mapping[int, int] | None = None
+    """By partition that is read: records whose scores are not delivered yet."""
+    basis_made_at_s: float | None = None
+    basis_rows: int | None = None
+
+
+class ScoreWatch:
+    """`alive` once a turn; the rest as it happens."""
+
+    version = __version__
+
+    def __init__(
+        self,
+        group: str,
+        topic: str,
+        clock: Callable[[], float],
+        wall_clock: Callable[[], float],
+        *,
+        excerpts: bool = False,
+    ) -> None:
+        self.meter = Meter("score")
+        self.excerpts = excerpts
+        self.status = ScoreStatus()
+        self.started_at_s = wall_clock()
+        self.rows = 0
+        self.written = 0
+        self.reported: Counter[str] = Counter()
+        self._who = {"worker": m.SCORE_WORKER, "group": group, "topic": topic}
+        self._clock = clock
+        self._wall_clock = wall_clock
+        self._alive_s = clock()
+
+    # The loop reports
+
+    def alive(self) -> None:
+        self._alive_s = self._clock()
+
+    def took(self, partition: int, *, messages: int, rows: int, nnz: int, size: int, tombstones: int) -> None:
+        del rows, nnz, size, tombstones
+        self.meter.add(m.SCORE_MESSAGES, messages, partition)
+
+    def dead_letter(self, partition: int, offset: int, reason: str, words: str, value: bytes | None) -> None:
+        del partition, offset, words, value
+        self.meter.add(m.SCORE_DEAD_LETTERS, 1, reason)
+
+    def delivered(self, partition: int, batch: ScoredBatch) -> None:
+        """The scores of a batch are on the topic, its offset is committed."""
+        self.rows += batch.rows
+        self.written += len(batch.messages)
+        self.reported += batch.reported
+        self.meter.add(m.SCORE_ROWS, batch.rows, partition)
+        self.meter.add(m.SCORE_WRITTEN, len(batch.messages), partition)
+        for kind, rows in batch.reported.items():
+            self.meter.add(m.SCORE_REPORTED, rows, kind)
+        for value in batch.over_mean.tolist():
+            self.meter.observe(m.SCORE_OVER_MEAN, value)
+
+    def transaction_failed(self) -> None:
+        self.meter.add(m.SCORE_FAILURES)
+
+    # The port reads
+
+    @property
+    def idle_s(self) -> float:
+        return max(self._clock() - self._alive_s, 0.0)
+
+    @property
+    def ready(self) -> bool:
+        return self.status.ready
+
+    @property
+    def doing(self) -> str:
+        return self.status.doing
+
+    def exposition(self) -> bytes:
+        return labelled(self.meter, self._gauges, self._who)
+
+    def _gauges(self) -> Iterator[Family]:
+        yield from of_process(self, self.idle_s)
+        status = self.status
+        yield family_of(m.SCORE_LAG, [((str(p),), lag) for p, lag in (status.lag or {}).items()])
+        made_at_s = status.basis_made_at_s
+        age_s = None if made_at_s is None else max(self._wall_clock() - made_at_s, 0.0)
+        yield family_of(m.SCORE_BASIS_AGE, [((), age_s)])
+        yield family_of(m.SCORE_BASIS_ROWS, [((), status.basis_rows)])

@@ -1,0 +1,106 @@
+"""A score as a message: the vector in docs/reference/formats.md is what the code writes; states come back or are refused."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import msgpack
+import numpy as np
+import pytest
+
+from sfd_stream import FormatError, ScoreHistogram
+from sfd_stream.sketch.intervals import Intervals
+from sfd_stream.sketch.scoring.causes import Cause, Explanation
+from sfd_stream.sketch.scoring.histogram import SCORES, Bins
+from sfd_stream.sketch.scoring.score import Scores
+from sfd_stream.wire.frames import decode_map, encode_map
+from sfd_stream.wire.score_states import KIND, ScoreState, decode, encode, key_of, partition_of
+from sfd_stream.wire.scores import BasisNote, Origin, score_map
+from sfd_stream.wire.scores import encode as encode_score
+from tests.docs.pages import ROOT
+
+PAGE = (ROOT / "docs" / "reference" / "formats.md").read_text()
+
+
+def array(*values: float) -> Any:
+    return np.array(values)
+
+
+SCORE = score_map(
+    Origin("rows", 3, 1041, 0),
+    Scores(
+        coordinates=array(0.5, -1.25)[None],
+        residual=array(12.0),
+        residual_share=array(0.75),
+        residual_over_mean=Intervals(array(8.0), array(9.5), array(11.0)),
+        t2=Intervals(array(1.5), array(2.0), array(np.inf)),
+        p_value=array(0.0009765625),
+    ),
+    0,
+    array(0.5, -1.25)[None],
+    BasisNote("6b86b273ff34fce1", 2000, 2, True, 12.5),
+    counted=False,
+    earlier_rows=3071,
+    reported=["p_value"],
+    causes=Explanation((Cause(17, "antifreeze", 0.5, 3.0, 0.0),), 0.25, (Cause(4, "rice", 0.125, 0.0, 2.0),)),
+)
+
+
+def block(kind: str) -> str:
+    (found,) = re.findall(rf"^```{kind}\n(.*?)^```$", PAGE, flags=re.DOTALL | re.MULTILINE)
+    return str(found)
+
+
+def test_the_page_shows_what_is_written_as_json() -> None:
+    assert json.loads(block("scorejson")) == SCORE
+    assert json.loads(encode_score(SCORE, "json")) == SCORE
+
+
+def test_the_page_shows_what_is_written_as_msgpack() -> None:
+    data = bytes.fromhex(block("scoremsgpack"))
+    assert data == encode_score(SCORE, "msgpack")
+    assert msgpack.unpackb(data) == SCORE
+
+
+def test_a_bound_that_does_not_exist_is_null() -> None:
+    assert SCORE["t2"] == {"lower": 1.5, "estimate": 2.0, "upper": None}
+
+
+def test_every_field_stands_in_the_table() -> None:
+    section = PAGE.partition("## Scores")[2].partition("\n## ")[0]
+    named = set(re.findall(r"^\| `(\w+)`", section, flags=re.MULTILINE))
+    assert {*SCORE, *SCORE["basis"], *SCORE["causes"]["t2"][0], "missing_share"} <= named
+
+
+HISTOGRAM = ScoreHistogram(7, 3, {name: Bins(np.array([-5, 64]), np.array([3, 4])) for name in SCORES})
+STATE = ScoreState(1042, "newest, k=3, centred", HISTOGRAM, HISTOGRAM.merge(HISTOGRAM))
+
+
+def test_a_state_comes_back() -> None:
+    assert decode(encode(STATE)) == STATE
+    assert decode(encode(ScoreState(0, ""))) == ScoreState(0, "")
+
+
+def test_every_damaged_state_is_refused() -> None:
+    whole = encode(STATE)
+    for place in range(0, len(whole), 7):
+        with pytest.raises(FormatError):
+            decode(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        with pytest.raises(FormatError):
+            decode(whole[:place])
+
+
+@pytest.mark.parametrize("change", [{"next_offset": -1}, {"next_offset": "1"}, {"basis": 3}, {"older": None}])
+def test_a_state_with_wrong_fields_is_refused(change: dict[str, Any]) -> None:
+    fields = decode_map(encode(STATE), kind=KIND)
+    with pytest.raises(FormatError, match="score state"):
+        decode(encode_map(KIND, fields | change))
+
+
+def test_the_key_of_a_state_names_group_topic_and_partition() -> None:
+    assert key_of("g", "rows", 3) == b"g/rows/3"
+    assert partition_of(b"g/rows/3", "g", "rows") == 3
+    for other in (None, b"g/rows/x", b"h/rows/3", b"g/row/3", b"3", b"\xff"):
+        assert partition_of(other, "g", "rows") is None
