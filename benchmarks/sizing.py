@@ -18,7 +18,7 @@ from threadpoolctl import threadpool_limits
 from benchmarks.data import STREAMS, Shape, Stream
 from benchmarks.tables import Table, paste
 from sfd_stream import SparseFrequentDirections, covariance_error
-from sfd_stream.tools.sizing import ALPHA
+from sfd_stream.sketch.verify import ALPHA
 
 PAGE = Path(__file__).parents[1] / "docs" / "experiments.md"
 SWEEP = tuple(Stream(f"default, ell={ell}", Shape().matrix, ell, 0.0) for ell in (5, 20, 35, 75))

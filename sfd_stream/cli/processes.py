@@ -47,10 +47,10 @@ def supervise(settings: Settings, arguments: Arguments, workers: int) -> int:
     """Until all are done, one can't go on, or a signal; the exit code of the whole."""
     from sfd_stream.cli.commands.run import stop_on_signals
     from sfd_stream.observe.logs import get_logger
-    from sfd_stream.processes.restarts import Backoff, Crew
+    from sfd_stream.processes.restarts import RESTARTS, Crew
     from sfd_stream.processes.supervisor import Supervisor, spawn
 
-    crew = Crew(workers, until_end=arguments.until_end, backoff=Backoff(), jitter=lambda: random.uniform(0.5, 1))
+    crew = Crew(workers, until_end=arguments.until_end, backoff=RESTARTS, jitter=lambda: random.uniform(0.5, 1))
     with _watched(settings, workers) as sockets:
         supervisor = Supervisor(
             crew,

@@ -37,6 +37,10 @@ from sfd_stream.config.types import (
     Topic,
     Topics,
 )
+from sfd_stream.wire.rows.part import RowLimits
+
+LIMITS = RowLimits()
+"""What a message may hold if the settings do not say."""
 
 # Column indices are 32-bit integers in memory.
 _D_LIMIT = 2**31 - 1
@@ -110,13 +114,17 @@ class InputSettings(Section):
         description="Where a partition starts that has neither a checkpoint nor a committed offset. One that is added "
         "to the topic while its worker runs starts at its beginning.",
     )
-    max_message_bytes: SizeBytes = Field(default=16 * 2**20, description="A message larger than this is a bad message.")
-    max_message_nnz: Count = Field(
-        default=1_000_000, description="A message with more non-zeros than this is a bad message."
+    max_message_bytes: SizeBytes = Field(
+        default=LIMITS.message_bytes_max, description="A message larger than this is a bad message."
     )
-    max_message_rows: Count = Field(default=100_000, description="A message with more rows than this is a bad message.")
+    max_message_nnz: Count = Field(
+        default=LIMITS.nnz_max, description="A message with more non-zeros than this is a bad message."
+    )
+    max_message_rows: Count = Field(
+        default=LIMITS.rows_max, description="A message with more rows than this is a bad message."
+    )
     max_name_bytes: SizeBytes = Field(
-        default=256, description="A feature's name longer than this makes a bad message (hashed)."
+        default=LIMITS.string_bytes_max, description="A feature's name longer than this makes a bad message (hashed)."
     )
     d_max: Columns = Field(
         default=2**20, description="The most columns there may be; an index beyond is a bad row (growing)."

@@ -17,7 +17,7 @@ import numpy as np
 from sfd_stream.observe.status import ColumnWeight, SpectrumStatus, rounded
 from sfd_stream.sketch.builder import SketchBuilder
 from sfd_stream.sketch.drift import Spectrum as Values
-from sfd_stream.sketch.drift import tilt
+from sfd_stream.sketch.drift import mean_squared_sine, tilt
 from sfd_stream.sketch.rows import Float
 from sfd_stream.sketch.sketch import Sketch, at_most
 from sfd_stream.state.partition import PartitionState
@@ -246,7 +246,7 @@ class Looker:
         """A new state may have fewer columns, and is not compared."""
         before, moved, angle = self._references.get(partition), None, None
         if before is not None and _comparable(before.top, top):
-            moved, angle = drift(before.top.directions, top.directions), angle_between(before.top, top)
+            moved, angle = mean_squared_sine(before.top.directions, top.directions), angle_between(before.top, top)
         self._references[partition] = _Reference(self._clock(), top, moved, angle)
 
     def _unite_again(self, assigned: tuple[int, ...]) -> None:
@@ -344,13 +344,3 @@ def angle_between(before: Top, after: Top) -> tuple[float, float] | None:
     angle = np.arctan2(np.sqrt(np.linalg.norm(rest @ rest.T, 2)), np.linalg.svd(cosines, compute_uv=False)[-1])
     error = min(before.tilts[k - 1] + after.tilts[k - 1], np.pi / 2)
     return rounded(float(np.degrees(angle))), rounded(float(np.degrees(error)))
-
-
-def drift(before: Float, after: Float) -> float:
-    """Mean squared sine of the principal angles between two row spaces: 0 the same, 1 orthogonal."""
-    before = np.pad(before, ((0, 0), (0, after.shape[1] - before.shape[1])))
-    k = min(len(before), len(after))
-    if k == 0:
-        return 0.0
-    cosines: Any = before[:k] @ after[:k].T
-    return float(np.clip(1.0 - np.sum(cosines**2) / k, 0.0, 1.0))

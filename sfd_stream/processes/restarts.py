@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from sfd_stream.retry import Backoff
+
 FINAL_CODES = frozenset({2, 3, 4, 5})
 """Settings, state, too many bad messages, refused for good: the same again after a restart."""
 
@@ -19,19 +21,9 @@ CALM_CODES = frozenset({0, -15})
 """After a stop: 0, or ended by SIGTERM itself because it came before the worker had begun."""
 
 
-@dataclass(frozen=True)
-class Backoff:
-    """How long to wait before a restart: from `first_s` doubling to `longest_s`, times a jitter in [0.5, 1]."""
-
-    first_s: float = 0.5
-    longest_s: float = 30.0
-    calm_s: float = 60.0
-    """Who ran for so long has no failures behind him."""
-
-    def wait_s(self, failures: int, jitter: float) -> float:
-        assert failures >= 1
-        assert 0.5 <= jitter <= 1
-        return min(self.longest_s, self.first_s * 2.0 ** min(failures - 1, 30)) * jitter
+RESTARTS = Backoff(first_s=0.5, longest_s=30.0)
+CALM_S = 60.0
+"""After a run of this length, earlier failures of a worker are forgotten."""
 
 
 @dataclass
@@ -93,8 +85,8 @@ class Crew:
             return None
         if code == 0 and self._until_end:
             return None
-        seat.failures = 1 if lived_s >= self._backoff.calm_s else seat.failures + 1
-        wait_s = self._backoff.wait_s(seat.failures, self._jitter())
+        seat.failures = 1 if lived_s >= CALM_S else seat.failures + 1
+        wait_s = self._backoff.delay_s(seat.failures, self._jitter())
         seat.start_at_s = now_s + wait_s
         return wait_s
 

@@ -135,6 +135,18 @@ def principal_angles(V: Float, W: Float) -> Float:
     return np.asarray(scipy.linalg.subspace_angles(V.T, W.T))
 
 
+def mean_squared_sine(V: Float, W: Float) -> float:
+    """Of the principal angles between the spans of orthonormal rows: 0 the same, 1 orthogonal.
+
+    V may have fewer columns than W, as from before the columns grew: it is zero in the rest.
+    """
+    k = min(len(V), len(W))
+    if k == 0:
+        return 0.0
+    cosines = V[:k] @ W[:k, : V.shape[1]].T
+    return float(np.clip(1.0 - np.sum(cosines**2) / k, 0.0, 1.0))
+
+
 class Significance(NamedTuple):
     """Whether a stream has changed beyond sampling noise: what `significance` returns.
 

@@ -8,15 +8,13 @@ Where things lie, under the partition's prefix:
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sfd_stream.errors import FormatError
 from sfd_stream.wire.frames import checksum, decode_map, encode_map
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
 
 _FRAME_KIND = "manifest"
 _DIGITS = 20
@@ -171,33 +169,20 @@ def blob_ref(key: str, data: bytes) -> BlobRef:
 
 def encode_manifest(manifest: Manifest) -> bytes:
     _check_offset(manifest)
-    return encode_map(
-        _FRAME_KIND,
-        {
-            "number": manifest.number,
-            "epoch": manifest.epoch,
-            "nonce": manifest.nonce,
-            "parent": manifest.parent,
-            "kind": manifest.kind.value,
-            "binding": vars(manifest.binding),
-            "next_offset": manifest.next_offset,
-            "leader_epoch": manifest.leader_epoch,
-            "sketch": _blob_out(manifest.sketch),
-            "buffer": [_blob_out(blob) for blob in manifest.buffer],
-            "counters": dict(manifest.counters),
-            "parameters": dict(manifest.parameters),
-            "state_id": [manifest.state_id.epoch, manifest.state_id.number],
-            "due": _snapshot_out(manifest.due),
-            "published": _snapshot_out(manifest.published),
-            "written_at_s": manifest.written_at_s,
-        },
-    )
+    values = {each.name: getattr(manifest, each.name) for each in fields(Manifest)}
+    return encode_map(_FRAME_KIND, {name: _out(name, value) for name, value in values.items()})
+
+
+def _out(name: str, value: Any) -> Any:
+    if name in _NESTED:
+        return _NESTED[name][0](value)
+    return dict(value) if isinstance(value, Mapping) else value
 
 
 def decode_manifest(data: bytes) -> Manifest:
-    fields = decode_map(data, kind=_FRAME_KIND)
+    found = decode_map(data, kind=_FRAME_KIND)
     try:
-        manifest = _manifest_in(fields)
+        manifest = Manifest(**(found | {name: read(found[name]) for name, (_, read) in _NESTED.items()}))
     except (KeyError, TypeError, ValueError) as error:
         raise FormatError(f"a manifest lacks or misstates a field: {error!r}") from error
     for name, wanted in _PLAIN.items():
@@ -226,19 +211,6 @@ _PLAIN: dict[str, type | tuple[type, ...]] = {
 }
 
 
-def _manifest_in(fields: dict[str, Any]) -> Manifest:
-    nested: dict[str, Any] = {
-        "kind": Kind(fields["kind"]),
-        "binding": Binding(**fields["binding"]),
-        "sketch": _blob_in(fields["sketch"]),
-        "buffer": tuple(_required_blob(blob) for blob in fields["buffer"]),
-        "state_id": StateId(*fields["state_id"]),
-        "due": _snapshot_in(fields["due"]),
-        "published": _snapshot_in(fields["published"]),
-    }
-    return Manifest(**(fields | nested))
-
-
 def _blob_out(blob: BlobRef | None) -> list[Any] | None:
     return None if blob is None else [blob.key, blob.size, blob.checksum]
 
@@ -265,6 +237,18 @@ def _snapshot_in(value: Any) -> SnapshotRef | None:
         case [int(epoch), int(number), blob]:
             return SnapshotRef(StateId(epoch, number), _required_blob(blob))
     raise ValueError(f"snapshot reference {value!r:.100}")
+
+
+_NESTED: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
+    "kind": (lambda kind: kind.value, Kind),
+    "binding": (vars, lambda given: Binding(**given)),
+    "sketch": (_blob_out, _blob_in),
+    "buffer": (lambda blobs: [*map(_blob_out, blobs)], lambda given: tuple(map(_required_blob, given))),
+    "state_id": (lambda state: [state.epoch, state.number], lambda given: StateId(*given)),
+    "due": (_snapshot_out, _snapshot_in),
+    "published": (_snapshot_out, _snapshot_in),
+}
+"""Fields that are values of our own: how each is written, and read."""
 
 
 # -- the chain's law -------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from sfd_stream.errors import ObjectExistsError, ObjectMissingError, StoreUnavailableError
+from sfd_stream.retry import Backoff
 from sfd_stream.state.steps import (
     Answer,
     AskLog,
@@ -26,7 +27,7 @@ from sfd_stream.state.steps import (
 
 T = TypeVar("T")
 
-FIRST_S, LONGEST_S = 0.1, 5.0
+STORE = Backoff(first_s=0.1, longest_s=5.0)
 DISBELIEVED = 3
 """A log's end that is not believed is asked for again after the delay of this attempt."""
 
@@ -47,8 +48,8 @@ read between two attempts to write, and would be asked again and again without a
 
 
 def delay_s(attempt: int, jitter: float) -> float:
-    """Before the next attempt: doubles from FIRST_S up to LONGEST_S, times `jitter` in [0.5, 1]."""
-    return min(LONGEST_S, FIRST_S * 2.0 ** min(attempt, 30)) * jitter
+    """After a failed attempt, counted from 0."""
+    return STORE.delay_s(attempt + 1, jitter)
 
 
 @dataclass

@@ -13,11 +13,9 @@ from sfd_stream.config.container_limits import MEMORY_SHARE
 from sfd_stream.config.model import CheckpointSettings, SketchSettings, SnapshotSettings
 from sfd_stream.config.types import show_size
 from sfd_stream.sketch.builder import Parameters
+from sfd_stream.sketch.verify import ALPHA
 from sfd_stream.state.partition import ENTRY_BYTES, Shape
 from sfd_stream.wire.columns import FixedColumns
-
-ALPHA: Final = 6 / 41
-"""The paper's, for one shrink that passed its test."""
 
 PROCESS_BYTES: Final = 200 * 10**6
 """Python and its libraries."""

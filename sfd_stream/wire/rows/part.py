@@ -25,7 +25,7 @@ Bytes = npt.NDArray[np.uint8]
 
 @dataclass(frozen=True, slots=True)
 class RowLimits:
-    """The most that one message may hold, by default as the settings `input.max_*` have it.
+    """The most that one message may hold, by default and as the settings `input.max_*` say.
 
     Nesting needs no number: what stands in a field is no container.
     """

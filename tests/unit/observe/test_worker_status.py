@@ -23,7 +23,6 @@ from sfd_stream.observe.spectra import (
     Looker,
     Shot,
     Whole,
-    drift,
     spectrum_of,
 )
 from sfd_stream.observe.status import as_json
@@ -31,6 +30,7 @@ from sfd_stream.observe.worker_status import MOMENTS, NEWEST_LETTERS
 from sfd_stream.processes.spectrum import decode as decode_whole
 from sfd_stream.processes.spectrum import encode as encode_whole
 from sfd_stream.sketch.builder import Parameters
+from sfd_stream.sketch.drift import mean_squared_sine
 from sfd_stream.sketch.sketch import Sketch
 from sfd_stream.state.partition import PartitionState, Shape
 from sfd_stream.wire.rows.decode import FixedColumns, HashedColumns, decode, encode_row
@@ -266,10 +266,10 @@ def test_a_look_changes_nothing() -> None:
 def test_drift_is_zero_for_the_same_space_and_one_for_an_orthogonal_one() -> None:
     eye = np.eye(6)
     turned = np.array([[np.cos(0.3), np.sin(0.3)], [-np.sin(0.3), np.cos(0.3)]]) @ eye[:2]
-    assert drift(eye[:2], turned) == pytest.approx(0)
-    assert drift(eye[:2], eye[2:4]) == 1
-    assert drift(eye[:2, :4], np.pad(eye[:2, :4], ((0, 0), (0, 3)))) == 0
-    assert drift(eye[:0], eye[:0]) == 0
+    assert mean_squared_sine(eye[:2], turned) == pytest.approx(0)
+    assert mean_squared_sine(eye[:2], eye[2:4]) == 1
+    assert mean_squared_sine(eye[:2, :4], np.pad(eye[:2, :4], ((0, 0), (0, 3)))) == 0
+    assert mean_squared_sine(eye[:0], eye[:0]) == 0
 
 
 def test_drift_of_two_looks_an_interval_apart_is_shown_and_remembered() -> None:
@@ -321,7 +321,7 @@ def test_drift_is_from_one_snapshot_to_the_next(monkeypatch: pytest.MonkeyPatch,
         tops.append(state.sketch().components(DRIFT_K))
         stage.feed(0, 50)
         stage.tick(5.0)  # a look of its own, between snapshots, leaves drift alone
-    assert stage.watch.status.partitions[0].drift == pytest.approx(drift(tops[1], tops[2]))
+    assert stage.watch.status.partitions[0].drift == pytest.approx(mean_squared_sine(tops[1], tops[2]))
 
 
 def test_a_snapshot_that_was_overtaken_by_a_look_is_not_shown() -> None:
