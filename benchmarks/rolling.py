@@ -176,7 +176,7 @@ def gaps(found: dict[int, list[tuple[float, int, int]]], began: float, ended: fl
 def measure(partitions: int, rate: int, heartbeat_ms: int) -> dict[str, Any]:
     from sfd_stream.cli.build import shape_of, store_of
     from sfd_stream.config import load as load_settings
-    from sfd_stream.tools.summary import summarise
+    from sfd_stream.tools.inspect import summarise
     from tests.support.kafka import start_broker
 
     load_before = os.getloadavg()[0]

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import socket
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from sfd_stream.cli.decoder import decoder_of
 from sfd_stream.cli.logins import hooks_for
-from sfd_stream.cli.watching import watch_of
-from sfd_stream.config.model import Settings
+from sfd_stream.config.model import HttpSettings, Settings
+from sfd_stream.errors import SettingsError
 from sfd_stream.kafka.admin import Admin
 from sfd_stream.kafka.dead_letters import BadMessageGauge, DeadLetters
 from sfd_stream.kafka.errors import Hooks
@@ -22,7 +25,12 @@ from sfd_stream.kafka.topic_reader import Tail
 from sfd_stream.kafka.topics import ensure_topic
 from sfd_stream.kafka.transactional_producer import TransactionalSink
 from sfd_stream.observe.logs import Log, get_logger
-from sfd_stream.observe.worker_status import Watch
+from sfd_stream.observe.registry import Meter
+from sfd_stream.observe.routes import routes_of
+from sfd_stream.observe.server import Port, listening, listening_unix
+from sfd_stream.observe.spectra import Compute, Looker
+from sfd_stream.observe.worker_status import Identity, Watch
+from sfd_stream.processes.spectrum import routes_within
 from sfd_stream.reader.newest import Epochs
 from sfd_stream.sketch.builder import Parameters
 from sfd_stream.sketch.verify import topic_share
@@ -232,3 +240,56 @@ def letters_for(settings: Settings, sink: Sink | None) -> Callable[[str | None],
     if topic is None or sink is None:
         return None
     return lambda topic_id: DeadLetters(sink, topic, source_topic=source_topic, source_topic_id=topic_id)
+
+
+DRIFT_EVERY_S = 60.0
+"""Where no snapshots are published: from one look to another so much later."""
+
+
+def watch_of(settings: Settings, worker_name: str, compute: Compute) -> Watch:
+    sketch = settings.sketch
+    identity = Identity(
+        worker=worker_name,
+        group=settings.group,
+        topic=settings.input.topic,
+        ell=sketch.ell,
+        method=sketch.method,
+        memory_max_bytes=settings.worker.memory_max_bytes,
+        shows=settings.snapshot.topic is not None,
+        checkpoint_every_s=settings.checkpoint.every_s,
+        excerpts=settings.http.excerpts,
+    )
+    drift_every_s = DRIFT_EVERY_S if settings.snapshot.topic is None else None  # else snapshots bring it
+    looker = Looker(compute, time.monotonic, time.time, drift_every_s=drift_every_s)
+    return Watch(identity, Meter(), looker, time.monotonic, time.time)
+
+
+def listener_beside(http: HttpSettings, *, own_port: bool) -> socket.socket:
+    """For a service that may run on the machine of a worker, with the same settings: the usual port where it is free.
+
+    `own_port`: http.port was given, and no other will do.
+    """
+    try:
+        return listening(http.host, http.port)
+    except SettingsError:
+        if own_port:
+            raise
+        return listening(http.host, 0)
+
+
+def listener_of(settings: Settings, socket_path: Path | None) -> socket.socket:
+    """The port, or a socket for the supervisor to ask, had before anything else begins."""
+    http = settings.http
+    return listening(http.host, http.port) if socket_path is None else listening_unix(socket_path)
+
+
+@contextmanager
+def watched(settings: Settings, worker: Worker, listener: socket.socket) -> Iterator[Port]:
+    """Serves the status of the worker until it ends."""
+    within = routes_within(worker.watch) if listener.family == socket.AF_UNIX else {}
+    port = Port(listener, {**routes_of(worker.watch, settings.http.stuck_after_s), **within})
+    port.start()
+    try:
+        yield port
+    finally:
+        port.close()

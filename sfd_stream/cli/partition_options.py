@@ -37,8 +37,7 @@ def place_of(settings: "Settings", text: str) -> "Place":
 
 def places_of(settings: "Settings", store: "Store") -> "list[Place]":
     """All partitions of the group and topic that have something in the store."""
-    from sfd_stream.tools.inspect import Place
-    from sfd_stream.tools.summary import partitions_in
+    from sfd_stream.tools.inspect import Place, partitions_in
 
     topic = settings.input.topic
     return [Place(settings.group, topic, p) for p in partitions_in(store, settings.group, topic)]

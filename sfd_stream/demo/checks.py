@@ -15,8 +15,7 @@ from sfd_stream.sketch.estimator import SparseFrequentDirections
 from sfd_stream.sketch.measures import covariance_error
 from sfd_stream.sketch.rows import Float, RowBlock
 from sfd_stream.sketch.sketch import Sketch, signed
-from sfd_stream.tools.produce import RowMessage
-from sfd_stream.tools.row_messages import bag_messages
+from sfd_stream.tools.produce import RowMessage, bag_messages
 from sfd_stream.wire.columns import HashedColumns
 from sfd_stream.wire.hashing import signed_columns
 from sfd_stream.wire.rows.decode import decode

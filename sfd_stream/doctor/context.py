@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -18,11 +19,15 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from sfd_stream.config.container_limits import Quota
 from sfd_stream.config.model import Settings
+from sfd_stream.errors import StoreError
 from sfd_stream.kafka.errors import Fault, Hooks, error_of, fault_of, refuse_settings
 from sfd_stream.kafka.outage import ask
 from sfd_stream.kafka.properties import admin_properties
+from sfd_stream.state.manifest import Manifest
 from sfd_stream.state.partition import Shape
+from sfd_stream.state.perform import Patience, run
 from sfd_stream.storage.contract import Store
+from sfd_stream.tools.inspect import Place, partitions_in, stand
 from sfd_stream.tools.preview import Preview
 
 _LOOK_S: Final = 0.3
@@ -139,3 +144,15 @@ class Patient:
             return self.admin.describe_configs([resource], request_timeout=left_s)[resource].result(left_s)
 
         return {key: str(entry.value) for key, entry in self.ask(question).items()}
+
+
+def newest_manifests(patient: Patient) -> dict[int, Manifest]:
+    """By partition; empty where the store does not answer, which is another check's to say."""
+    group, topic = patient.settings.group, patient.settings.input.topic
+    patience = Patience(patient.timeout_s, time.monotonic, time.sleep, lambda: random.uniform(0.5, 1))
+    try:
+        places = [Place(group, topic, partition) for partition in partitions_in(patient.store, group, topic)]
+        found = {place.partition: run(stand(place), patient.store, patience).newest for place in places}
+    except StoreError:
+        return {}
+    return {partition: newest for partition, newest in found.items() if isinstance(newest, Manifest)}

@@ -1,4 +1,4 @@
-"""The topics: are they there, and are they such that nothing is lost in them and everything fits?"""
+"""The topics: do they exist, is nothing lost in them, does everything fit, do the settings make rows of the records?"""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ from typing import Final
 
 from sfd_stream.config.container_limits import fitted
 from sfd_stream.doctor.check import Check, Finding, failed, good, skipped, warning
-from sfd_stream.doctor.context import Patient, Topic
+from sfd_stream.doctor.context import Patient, Topic, newest_manifests
 from sfd_stream.doctor.permissions import checks as right_checks
-from sfd_stream.doctor.stored import newest_manifests
 from sfd_stream.errors import RefusedStateError, StoreError
 from sfd_stream.kafka.admin import Admin
+from sfd_stream.tools.inspect import partitions_in
 from sfd_stream.tools.sizing import as_size, snapshot_bytes
-from sfd_stream.tools.summary import partitions_in
 from sfd_stream.tools.topics import ROOM_BYTES
 
 _WORRY: Final = 0.5
@@ -177,6 +176,21 @@ def _unread(patient: Patient, topic: Topic) -> list[_Unread]:
     return found
 
 
+_SEE_FEATURES = '"sfd-stream features" shows what becomes of each field'
+
+
+def features(patient: Patient) -> Finding:
+    if patient.settings.input.format == "msgpack":
+        return skipped("input.format is msgpack: rows have their columns already")
+    assert patient.preview is not None, "given with the other parts"
+    found = patient.preview()
+    if not found.messages:
+        return skipped("the topic has no messages yet")
+    if lines := found.warnings():
+        return warning("; ".join(lines), _SEE_FEATURES)
+    return good(f"{found.rows} rows of {found.messages} messages have {found.features:,} features")
+
+
 def checks() -> Iterator[Check]:
     yield Check("topic", exists, "grant DESCRIBE on it, or correct input.topic", after=("broker",))
     yield Check("partitions", partitions, "look at the topic's leaders and replicas", after=("topic",))
@@ -184,3 +198,4 @@ def checks() -> Iterator[Check]:
     yield Check("message size", message_size, "", after=("right to write",))
     yield Check("compaction", compaction, "", after=("right to write",))
     yield Check("retention", retention, "look at the topic's leaders", after=("topic",))
+    yield Check("features", features, _SEE_FEATURES, after=("topic", "right to read"))

@@ -15,7 +15,7 @@ from sfd_stream.sketch.builder import Parameters, SketchBuilder
 from sfd_stream.sketch.rows import RowBlock
 from sfd_stream.sketch.synthetic import paper_synthetic_blocks
 from sfd_stream.storage.contract import Store
-from sfd_stream.tools.row_messages import Format, matrix_messages
+from sfd_stream.tools.produce import Format, matrix_messages
 from sfd_stream.wire.columns import FixedColumns
 from sfd_stream.wire.rows.decode import decode
 

@@ -69,7 +69,7 @@ def _print_published(merger: "Merger", watch: "MergeWatch") -> None:
 
 def _serve(some: "Some") -> None:
     """Runs until it is stopped, and serves health and metrics meanwhile."""
-    from sfd_stream.cli.watching import listener_beside
+    from sfd_stream.cli.build import listener_beside
     from sfd_stream.observe.logs import get_logger
     from sfd_stream.observe.routes import service_routes
     from sfd_stream.observe.server import Port

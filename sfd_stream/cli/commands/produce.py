@@ -119,7 +119,8 @@ def _messages(
 ) -> tuple["Iterator[RowMessage]", int | None]:
     """What to send, and how many rows that is where it is known."""
     from sfd_stream.sketch.synthetic import paper_synthetic_blocks
-    from sfd_stream.tools import matrix_files, row_messages
+    from sfd_stream.tools import matrix_files
+    from sfd_stream.tools import produce as messages
 
     if (file is None) == (synthetic is None):
         raise SettingsError("give either a FILE or --synthetic N,D,Z")
@@ -135,12 +136,12 @@ def _messages(
         if not file.exists():
             raise SettingsError(f"there is no file {file}; give the path of one that can be read")
         if what == FileKind.TEXT:
-            return row_messages.bag_messages(matrix_files.read_bags(file)), None
+            return messages.bag_messages(matrix_files.read_bags(file)), None
         if what == FileKind.JSONL:
-            return row_messages.json_messages(matrix_files.read_lines(file), mapping()), None
+            return messages.json_messages(matrix_files.read_lines(file), mapping()), None
         blocks, total = matrix_files.read_matrix(file, what), None
     form = form or Form.PACKED
-    return row_messages.matrix_messages(blocks, form=form.value, rows_per_message=rows_per_message), total
+    return messages.matrix_messages(blocks, form=form.value, rows_per_message=rows_per_message), total
 
 
 def _shape(text: str) -> tuple[int, int, int]:

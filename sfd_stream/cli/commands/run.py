@@ -124,8 +124,7 @@ def work(
     """Run one worker to its end, in this process, on its share of the machine."""
     from threadpoolctl import threadpool_limits
 
-    from sfd_stream.cli.build import worker_of
-    from sfd_stream.cli.watching import listener_of, watched
+    from sfd_stream.cli.build import listener_of, watched, worker_of
 
     listener = listener_of(settings, http_socket)
     with threadpool_limits(settings.worker.blas_threads):
@@ -170,7 +169,7 @@ def stop_on_signals(
 def print_summary(settings: "Settings", rows_per_s: float, *, as_json: bool) -> None:
     from sfd_stream.cli.build import shape_of, store_of
     from sfd_stream.cli.output import print_json, print_table, print_text, short
-    from sfd_stream.tools.summary import as_report, summarise
+    from sfd_stream.tools.inspect import as_report, summarise
 
     found = summarise(store_of(settings), settings.group, settings.input.topic, lambda p: shape_of(settings, p))
     report = as_report(found, rows_per_s)

@@ -84,8 +84,8 @@ def serve(
     """
     from threadpoolctl import threadpool_limits
 
+    from sfd_stream.cli.build import listener_beside
     from sfd_stream.cli.commands.run import stop_on_signals
-    from sfd_stream.cli.watching import listener_beside
     from sfd_stream.observe.routes import service_routes
     from sfd_stream.observe.server import Port
 

@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, TopicPartition
 from sfd_stream import SnapshotReader
 from sfd_stream.cli.build import shape_of, store_of
 from sfd_stream.config import load
-from sfd_stream.tools.summary import PartitionSummary, summarise
+from sfd_stream.tools.inspect import PartitionSummary, summarise
 from sfd_stream.wire.rows.encode import encode_rows
 from tests.deploy.chart import render, values_file
 from tests.deploy.image.containers import LOCKED_DOWN, Container

@@ -20,7 +20,7 @@ from playwright.sync_api import sync_playwright
 
 from sfd_stream.demo.checks import COLUMNS
 from sfd_stream.demo.corpus import bags
-from sfd_stream.tools.row_messages import bag_messages
+from sfd_stream.tools.produce import bag_messages
 from tests.support.kafka import Broker, start_broker
 from tests.support.tools import need
 

@@ -18,8 +18,8 @@ from rich.console import Console
 
 from sfd_stream import SnapshotReader
 from sfd_stream.cli import logins, main
+from sfd_stream.cli.build import listener_beside
 from sfd_stream.cli.commands.watch import SketchUpdate, view
-from sfd_stream.cli.watching import listener_beside
 from sfd_stream.config import HttpSettings
 from sfd_stream.errors import SettingsError
 from sfd_stream.kafka import admin

@@ -23,7 +23,7 @@ from sfd_stream.demo.stage import DemoWorker, Ground, Workers
 from sfd_stream.demo.view import StreamView, Teller, view
 from sfd_stream.sketch.estimator import SparseFrequentDirections
 from sfd_stream.sketch.sketch import Sketch
-from sfd_stream.tools.row_messages import bag_messages
+from sfd_stream.tools.produce import bag_messages
 from sfd_stream.wire.columns import HashedColumns
 from sfd_stream.wire.rows.decode import decode
 

@@ -19,7 +19,7 @@ from sfd_stream.demo import checks
 from sfd_stream.demo.script import Story
 from sfd_stream.errors import SettingsError
 from sfd_stream.storage.open import open_store
-from sfd_stream.tools.row_messages import bag_messages
+from sfd_stream.tools.produce import bag_messages
 from sfd_stream.wire.columns import HashedColumns
 from sfd_stream.wire.rows.decode import decode
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from sfd_stream import FrequentDirections
-from sfd_stream.cli.watching import watch_of
+from sfd_stream.cli.build import watch_of
 from sfd_stream.config import load
 from sfd_stream.observe.facts import Around, preview
 from sfd_stream.observe.history import SILENT_AFTER_S, STUCK_AFTER_S

@@ -1,4 +1,4 @@
-"""A score as a message: the vector in docs/reference/formats.md is what the code writes; states come back or are refused."""
+"""Scores as messages: the vector in docs/reference/formats.md is what the code writes; states are read or refused."""
 
 from __future__ import annotations
 

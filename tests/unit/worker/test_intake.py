@@ -9,7 +9,7 @@ from typing import Any
 import msgpack
 import pytest
 
-from sfd_stream.cli.watching import watch_of
+from sfd_stream.cli.build import watch_of
 from sfd_stream.config import load
 from sfd_stream.config.model import InputSettings
 from sfd_stream.kafka.dead_letters import BadMessageGauge

@@ -18,7 +18,7 @@ from sfd_stream.state.perform import Patience, run
 from sfd_stream.state.steps import AskLog, LogFacts, Question
 from sfd_stream.storage.contract import partition_prefix
 from sfd_stream.storage.memory import MemoryStore
-from sfd_stream.tools.summary import Loaded, load_newest
+from sfd_stream.tools.inspect import Loaded, load_newest
 from sfd_stream.wire.rows.decode import GrowingColumns, encode_row
 from sfd_stream.worker.delivery import CONFIRM_EVERY_S
 from sfd_stream.worker.partitions import OwnedPartition, Phase
