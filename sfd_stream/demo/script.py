@@ -12,7 +12,6 @@ from itertools import cycle, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sfd_stream.cli.processes import rows_in_store
 from sfd_stream.config.model import Settings
 from sfd_stream.demo import checks as claims
 from sfd_stream.demo.picture import Picture
@@ -51,6 +50,7 @@ class Story:
     workers: Workers
     teller: Teller
     truth: claims.Truth
+    rows_in_store: Callable[[], int]
     clock: Callable[[], float] = time.monotonic
 
     def __post_init__(self) -> None:
@@ -102,11 +102,11 @@ class Story:
         self.teller.say(f"Rows flow, {pace:,.0f} a second: slowly, so that there is a middle to kill a worker in.")
         began = self.clock()
         self.feed.send(messages[:half], pace)
-        self.workers.wait_for(lambda: rows_in_store(self.settings) > 0, "a first checkpoint")
+        self.workers.wait_for(lambda: self.rows_in_store() > 0, "a first checkpoint")
         orphans = self.workers.all[1].reads() or self.shares[1]
         self.workers.kill(1)
         killed = self.clock()
-        safe = rows_in_store(self.settings)
+        safe = self.rows_in_store()
         self.teller.say(
             f"kill -9 of worker 1: {half:,} rows were sent, {safe:,} are in checkpoints, the rest it had is gone."
         )
@@ -116,7 +116,7 @@ class Story:
             f"Worker 2 took over {_partitions(orphans)} from the checkpoints and read on from there,"
             f" within {self.clock() - killed:.0f} s."
         )
-        self.workers.wait_for(lambda: rows_in_store(self.settings) >= self.truth.rows, "all rows being in checkpoints")
+        self.workers.wait_for(lambda: self.rows_in_store() >= self.truth.rows, "all rows being in checkpoints")
         self.teller.say(f"All {self.truth.rows:,} rows are in, {self.clock() - began:.0f} s after the first was sent.")
 
     def count(self) -> MergedSketch:

@@ -72,6 +72,7 @@ def _play(stack: ExitStack, teller: Any, broker: str | None, s3: str | None, pic
     from threadpoolctl import threadpool_limits
 
     from sfd_stream.cli.build import admin_of, store_of
+    from sfd_stream.cli.processes import rows_in_store
     from sfd_stream.config import load
     from sfd_stream.demo.script import Story, rows
     from sfd_stream.demo.stage import PARTITIONS, Workers
@@ -88,7 +89,7 @@ def _play(stack: ExitStack, teller: Any, broker: str | None, s3: str | None, pic
     ensure_topic(admin_of(settings), ground.topic, PARTITIONS, sleep=time.sleep)
     stack.enter_context(_cleaned_up(ground, settings))
     workers = stack.enter_context(Workers(folder, file, ground))
-    story = Story(ground, settings, workers, teller, truth)
+    story = Story(ground, settings, workers, teller, truth, lambda: rows_in_store(settings))
     story.tell(picture)
     if stay:
         try:

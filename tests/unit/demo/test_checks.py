@@ -111,7 +111,7 @@ def test_while_it_stays_a_worker_that_dies_ends_it(tmp_path: Path) -> None:
     with Workers(tmp_path, tmp_path / "s.yaml", ground, all={1: worker}) as workers:
         workers.start = lambda _: worker  # type: ignore[method-assign]
         worker.page = lambda: "http://x/"  # type: ignore[method-assign]
-        story = Story(ground, None, workers, teller, None)  # type: ignore[arg-type]
+        story = Story(ground, None, workers, teller, None, lambda: 0)  # type: ignore[arg-type]
         story.truth, story.feed = SimpleNamespace(messages=[b""]), SimpleNamespace(send=lambda *_: None)  # type: ignore[assignment]
         with pytest.raises(checks.DemoError, match=r"worker 1 ended with exit code 3 before Ctrl-C; .*: no more room"):
             story.stay()
