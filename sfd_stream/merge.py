@@ -204,7 +204,7 @@ class Merger:
         return merged
 
     def _merge(self) -> MergedSketch:
-        with self._computing():  # but for the requests that the readers make
+        with self._computing():  # except the requests that the readers make
             parts = [snapshot for reader in self._inputs for snapshot in _held(reader)]
             if not parts:
                 names = ", ".join(reader.topic for reader in self._inputs)

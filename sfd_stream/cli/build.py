@@ -58,7 +58,7 @@ READ_S = 30.0
 """The output topic can't be read if nothing of it comes for this long."""
 
 DELIVER_S = 20.0
-"""So long a transaction is tried before its outcome is left open, to be asked for."""
+"""Maximum time for one transaction. After it the outcome is unknown and is asked for."""
 
 
 def hooks_of(settings: Settings) -> Hooks:

@@ -80,7 +80,7 @@ def _format(settings: Settings) -> Iterator[Problem]:
         words = (
             "is required: the full name of the message in input.schema"
             if wanted
-            else ("does nothing but for protobuf with input.schema")
+            else ("has an effect only for protobuf with input.schema")
         )
         yield Problem(("input.message", "input.format"), words)
 

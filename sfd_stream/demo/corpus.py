@@ -37,7 +37,7 @@ _STOP_WORDS = frozenset(
 
 
 _RARE, _COMMON = 10, 0.02
-"""A word is kept that is in at least so many docstrings, and in at most this share of them."""
+"""A word is kept if at least this many docstrings have it, and at most this share of them."""
 
 _WORDS_MIN = 5
 

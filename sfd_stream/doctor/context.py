@@ -31,7 +31,7 @@ from sfd_stream.tools.inspect import Place, partitions_in, stand
 from sfd_stream.tools.preview import Preview
 
 _LOOK_S: Final = 0.3
-"""So long one question for metadata waits before the client's errors are looked at."""
+"""Time limit of one metadata request; after it the client's errors are examined."""
 
 
 @dataclass(frozen=True, slots=True)

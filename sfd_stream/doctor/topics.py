@@ -42,7 +42,7 @@ def partitions(patient: Patient) -> Finding:
     if gone:
         return failed(
             f"topic {found.name} has {count} partitions, and there are checkpoints of partition {gone[-1]}:"
-            " it was made anew, or is another topic",
+            " it was deleted and created again, or is another topic",
             f'correct input.topic, or "sfd-stream checkpoint reset {found.name}/P --to earliest" for each partition P',
             RefusedStateError,
         )

@@ -29,7 +29,7 @@ from sfd_stream.kafka.producer import TOO_LARGE, is_too_large
 from sfd_stream.kafka.properties import producer_properties, redacted
 
 TIMEOUT_MS = 10_000
-"""So long a transaction may be open: what a worker that was killed leaves open holds up its successor for this long."""
+"""Maximum time that a transaction is open. One that a killed worker left open delays its successor by this time."""
 
 _TURN_S, _LOOK_S = 5.0, 0.1
 _OVERDUE_S = 5.0
@@ -64,7 +64,7 @@ class NotCommittedError(Exception):
 
 
 class TransactionalSink:
-    """`commit` does the whole of one transaction. `give_up_s`: so long it tries before the outcome is left open.
+    """`commit` does the whole of one transaction. `give_up_s`: maximum time; after it the outcome is unknown.
 
     `batched` is for many small messages: one that is too large may be refused together with others.
     """

@@ -29,7 +29,7 @@ Format = Literal["auto", "json", "text"]
 FLOOD_EVENTS: Final = 10
 FLOOD_INTERVAL_S: Final = 60.0
 _HELD_BACK: Final = "held_back_event"
-# So many different events are watched at once; beyond, the oldest are forgotten first.
+# At most this many different events are counted at once; the oldest are forgotten first.
 _FLOOD_KINDS_MAX: Final = 1_000
 
 
@@ -48,7 +48,7 @@ class _Seen:
     passed: int = 0
     held_back: int = 0
     last: str = ""
-    """The text of the last line that was held back."""
+    """The text of the last line that was suppressed."""
 
 
 class FloodLimit:
@@ -84,7 +84,7 @@ class FloodLimit:
         raise structlog.DropEvent
 
     def drain(self) -> list[tuple[str, str, int]]:
-        """(level, text of the last one, count) of what was held back and not reported yet; forgets it."""
+        """(level, text of the last one, count) of the lines that were suppressed and not reported yet; forgets them."""
         with self._lock:
             told = [(level, seen.last, seen.held_back) for (level, _), seen in self._seen.items() if seen.held_back]
             for seen in self._seen.values():
@@ -147,7 +147,7 @@ class Logs:
         self.flush()
 
     def flush(self) -> None:
-        """Tells what has been held back so far."""
+        """Logs how many lines were suppressed so far."""
         for level, text, count in self._flood.drain():
             get_logger().log(_LEVELS[level], "repeated log events suppressed", **{_HELD_BACK: text, "held_back": count})
 
@@ -212,7 +212,7 @@ def get_logger(**context: Any) -> structlog.typing.FilteringBoundLogger:
 
 
 class _Handler(logging.Handler):
-    """Writes lines, but for those of other libraries that the flood limit drops."""
+    """Writes lines, except those of other libraries that the flood limit drops."""
 
     def __init__(self, stream: TextIO | None, formatter: logging.Formatter) -> None:
         super().__init__()

@@ -1,7 +1,7 @@
 """Looks at the sketches while they grow: spectrum, strongest columns, drift. Never in the way, never a change.
 
 A look at a state with pending rows costs about one shrink, so looks take turns, one at a time in the background,
-and rest so long after each that all of them together take at most a small share of one core.
+with a rest after each, so that all of them together take at most a small share of one core.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ class Looker:
         return {partition: reference.angle for partition, reference in known if reference.angle is not None}
 
     def see(self, partition: int, sketch: Sketch, columns: Columns) -> None:
-        """A sketch that was made anyway, for a snapshot. From any thread; there is room for so many, and no more.
+        """A sketch that was made anyway, for a snapshot. From any thread; there is room for a limited number.
 
         Of one that finds no room the first directions are kept, at once: drift is from one snapshot to the next.
         """

@@ -1,7 +1,7 @@
 """One spectrum of what several workers hold: each gives the sketch of its own partitions, their supervisor merges them.
 
-As with the looks themselves: beside whoever answers, only after something has changed, with so long a rest after each
-that it takes a small share of one core, and of sketches up to a size. Where there is none, words say why.
+It is computed in the background, only after something has changed, with a rest after each so that it takes a small
+share of one core, and only of sketches up to a size. Where there is none, a text says why.
 """
 
 from __future__ import annotations

@@ -272,9 +272,9 @@ class _Estimator:
 class SparseFrequentDirections(_Estimator):
     """A certified low-rank sketch of sparse rows (Ghashami, Liberty, Phillips 2016).
 
-    Cost: time O(nnz * ell) and memory O(ell * d), whatever the number of rows. Guarantee, but for
-    `failure_probability` and for all times at once: 0 <= A'A - B'B <= delta*I with the delta of `sketch()`, and the
-    paper's theorem (docs/guarantees.md has its one exception). The rows must not depend on the seed.
+    Cost: time O(nnz * ell) and memory O(ell * d), whatever the number of rows. Guarantee, with
+    probability 1 - `failure_probability` and for all times at once: 0 <= A'A - B'B <= delta*I with the delta of
+    `sketch()`, and the paper's theorem (docs/guarantees.md has its one exception). Rows must not depend on the seed.
 
     Parameters
     ----------

@@ -22,7 +22,7 @@ GAUSSIANS = 2
 """Start columns that are not made of rows: they find a burst in columns that the groups' sums cancel."""
 
 COMPARED, UNEVEN = 64, 2.0
-"""Energy is uneven where one of so many groups of equally many rows has this many times the mean of all."""
+"""Energy is uneven where one of 64 groups with equal numbers of rows has at least twice the mean of all."""
 
 SQUARE_MIN = 1e-200
 """A squared length below this may have lost digits to underflow."""
@@ -113,7 +113,7 @@ def _eigen(G: Float) -> tuple[Float, Float]:
 def whitening(G: Float, additions: int) -> tuple[Float, float]:
     """T with T'GT = I on what is not dependent, and how much T amplifies rounding.
 
-    G is scaled to a unit diagonal first, as columns differ by magnitudes. Then what the rounding of so many additions
+    G is scaled to a unit diagonal first, as columns differ by magnitudes. Then what the rounding of all these additions
     may have hidden is added to it: G is at least the exact Y'Y, and so Z'Z <= I for Z = YT.
     """
     s = len(G)

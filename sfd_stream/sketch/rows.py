@@ -104,8 +104,8 @@ class RowBlock:
 
 
 def _plain(csr: Any) -> bool:
-    """Canonical as it is, but for its values' size: a few quick passes that most matrices survive; others get the slow
-    ones, which say why.
+    """Canonical as it is, except for its values' size: a few quick passes that most matrices survive; others get the
+    slow ones, which say why.
     """
     data, indices, indptr = csr.data, csr.indices, csr.indptr
     if data.dtype.kind not in "iuf" or not len(data) or csr.shape[1] > D_MAX:

@@ -36,7 +36,7 @@ PRECISE = 0.1
 another, from the directions that it found."""
 
 PASSES_MAX = 6
-"""After so many passes the directions are computed exactly, where min(rows, d) allows."""
+"""After this many passes the directions are computed exactly, where min(rows, d) allows."""
 
 EXACT_MAX = 4096
 STEPS_MAX = 40
@@ -51,7 +51,7 @@ class Shrunk:
 
     B: Float
     bound: float
-    """At least the norm, but for the failure probability that `attempts` shares add up to."""
+    """At least the norm, except with the failure probability that `attempts` shares add up to."""
     rounding: float
     """How far rounding may have pushed B'B' above M'M."""
     trace: float
@@ -226,7 +226,7 @@ def rounding_of(stack: Stack, ell: int) -> float:
 
 
 def _shrunk(stack: Stack, B: Float, bound: float, *, amplified: float, attempts: int = 0, passes: int = 0) -> Shrunk:
-    """Back to the rows' own scale, which is a power of two: exact but for the edge of the number range."""
+    """Back to the rows' own scale, which is a power of two: exact except at the edge of the number range."""
     unit = stack.scale
     rounding = amplified * rounding_of(stack, len(B))
     tiny = float(np.finfo(np.float64).smallest_subnormal) * (stack.block.nnz + 8)

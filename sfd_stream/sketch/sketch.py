@@ -1,6 +1,7 @@
 """The sketch: a frozen matrix B with exact counters and a certified bound of what it lost.
 
-For the rows A it was made of, -rounding*I <= A'A - B'B <= delta*I, the right side but for `failure_probability`.
+For the rows A it was made of, -rounding*I <= A'A - B'B <= delta*I, the right side
+except with probability `failure_probability`.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class PCA(NamedTuple):
 class Sketch:
     """A frozen matrix B of at most `ell` rows in place of many rows A, with exact counters and a certified error.
 
-    -rounding*I <= A'A - B'B <= delta*I, the right side but for `failure_probability`. `rows`, `nnz`,
+    -rounding*I <= A'A - B'B <= delta*I, the right side except with probability `failure_probability`. `rows`, `nnz`,
     `squared_frobenius` and `column_sums` are those of A, and exact for integers. A sketcher's `sketch()` returns one.
     The examples of the methods continue this one:
 

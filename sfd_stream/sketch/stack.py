@@ -33,11 +33,11 @@ HOT, ALL_HOT = 0.3, 0.19
 benchmarks, `routes`."""
 
 HOT_COLUMNS_MIN, HOT_SHARE_MIN = 16, 0.2
-"""Taking dense columns apart pays from so many, if they hold this share of non-zeros."""
+"""Separating dense columns pays from this number of them, if they hold this share of non-zeros."""
 
 SAMPLE_EVERY, SAMPLE_RUN = 8191, 1024
-"""Of so many non-zeros so many are counted, to know which columns are dense: whole rows, and never the same places of
-rows that are all as long."""
+"""Of each SAMPLE_EVERY non-zeros SAMPLE_RUN are counted to know which columns are dense: whole rows, and never the same
+places of rows that are all as long."""
 
 
 def power_of_two_above(value: float) -> float:
@@ -128,7 +128,7 @@ def _single(X: Float, unit: float) -> Any:
 
 
 class Stack:
-    """M = [B; A'] / scale, with scale a power of two: 1, but for extreme magnitudes."""
+    """M = [B; A'] / scale, with scale a power of two: 1, except for extreme magnitudes."""
 
     def __init__(self, B: Float, block: RowBlock) -> None:
         self.squared_frobenius = squared_frobenius(B) + block.squares

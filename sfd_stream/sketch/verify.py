@@ -58,8 +58,8 @@ def verify_spectral(C: Operator, d: int, delta_i: float, rng: np.random.Generato
     """The paper's VerifySpectral: True if ||C|| <= 1; if ||C|| >= 2, False with probability at least 1 - delta_i.
 
     The constant c: with g = <x, v_1> for x uniform on the sphere, P(|g| <= t) <= t sqrt(2d/pi) (the density of g is at
-    most its value at 0, which is below sqrt(d/(2 pi))). So |g| > delta_i / sqrt(2d/pi) but for probability delta_i, and
-    ||C^q x|| >= |g| 2^q > 1 as soon as q >= log2(sqrt(2d/pi) / delta_i).
+    most its value at 0, which is below sqrt(d/(2 pi))). So |g| > delta_i / sqrt(2d/pi) except with probability delta_i,
+    and ||C^q x|| >= |g| 2^q > 1 as soon as q >= log2(sqrt(2d/pi) / delta_i).
     """
     q = max(1, ceil(log2(sqrt(2 * d / pi) / delta_i)))
     x = uniform_on_sphere(d, rng)
@@ -77,7 +77,7 @@ def uniform_on_sphere(d: int, rng: np.random.Generator) -> Float:
 
 @dataclass(frozen=True, slots=True)
 class NormBound:
-    """||C|| lies in [theta, upper]: theta always, upper but for the failure probability asked for."""
+    """||C|| lies in [theta, upper]: theta always, upper except with the failure probability asked for."""
 
     theta: float
     upper: float
@@ -130,9 +130,9 @@ def certified_norm(
     copies: int = 1,
 ) -> NormBound:
     """An upper bound of ||C|| by Lanczos from a random start: g^2 K(||C||) <= 1 with K the sum of the squares of the
-    run's orthonormal polynomials, and g^2 >= tau^2 but for the failure probability.
+    run's orthonormal polynomials, and g^2 >= tau^2 except with the failure probability.
 
-    The run is on so many `copies` of C at once, diag(C, ..., C): the same norm, but a start that is far less likely to
+    The run is on `copies` copies of C at once, diag(C, ..., C): the same norm, but a start that is far less likely to
     miss its direction in all of them, so fewer steps; and C times a few columns costs little more than times one.
     The only random event is the start, so the bound holds after any number of steps. The run ends when it has
     proved `target(theta)`, or when that is None.

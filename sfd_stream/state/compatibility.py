@@ -60,5 +60,5 @@ def _refuse(name: str, old: Any, new: Any, where: str) -> Refused:
     return Refused(
         f"the checkpoint of {where} was made with {name} = {old!r} and the settings say {new!r}: "
         "its columns would change their meaning",
-        f'set {name} back, or start anew by "sfd-stream checkpoint reset {where} --to earliest"',
+        f'set {name} back, or start again by "sfd-stream checkpoint reset {where} --to earliest"',
     )

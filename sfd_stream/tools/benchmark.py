@@ -37,7 +37,7 @@ Clock = Callable[[], float]
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """So many rows in so many seconds of processor time."""
+    """A number of rows, and the seconds of processor time that they took."""
 
     rows: int
     seconds: float

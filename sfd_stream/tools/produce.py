@@ -220,7 +220,7 @@ def _counted(values: Iterable[bytes], matrix: Any, step: int) -> Iterator[RowMes
 
 
 def _regrouped(blocks: Iterable[Any], rows_per_message: int) -> Iterator[Any]:
-    """Blocks whose rows are a multiple of `rows_per_message`, but for the last one."""
+    """Blocks whose rows are a multiple of `rows_per_message`, except the last one."""
     rest = None
     for block in blocks:
         whole = block if rest is None else _stacked(rest, block)

@@ -186,7 +186,7 @@ def _reset_words(place: "Place", standing: "Standing", start: "ResetPoint", *, k
     from sfd_stream.tools.inspect import rows_in
 
     newest, offset = standing.newest, start.next_offset
-    begins = f"{place} starts anew at offset {offset:,}"
+    begins = f"{place} starts again at offset {offset:,}"
     if not isinstance(newest, Manifest):
         found = (
             "there is no checkpoint yet" if newest is None else f"its checkpoint {standing.numbers[-1]} is unreadable"
