@@ -69,7 +69,7 @@ def connected(address: tuple[str, int], count: int) -> Iterator[list[int]]:
         if number % 3 == 1:
             client.sendall(b"GET /metrics HTTP/1.1\r\nHost: ")
         if number % 3 == 2:
-            client.sendall(b"GET / HTTP/1.1\r\n\r\n" * 5)
+            client.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n" * 5)
         client.setblocking(False)
         return client
 

@@ -21,6 +21,8 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import NamedTuple
 
+import h11
+
 from sfd_stream.errors import SettingsError
 
 CONNECTIONS_MAX = 2_000
@@ -192,10 +194,11 @@ class Port:
         if len(self._connections) >= self._most:
             self._make_room()
         self._connections[task] = True
+        http = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BYTES_MAX)
         try:
             writer.transport.set_write_buffer_limits(high=CHUNK_BYTES)
-            while await self._exchange(reader, writer, task):
-                pass
+            while await self._exchange(reader, writer, http, task):
+                http.start_next_cycle()
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.CancelledError):
             pass  # gone, or too slow
         finally:
@@ -210,30 +213,32 @@ class Port:
         victim.cancel()
 
     async def _exchange(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, task: asyncio.Task[None]
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, http: h11.Connection, task: asyncio.Task[None]
     ) -> bool:
         """One request and its answer; says whether the connection stays open."""
         first = await asyncio.wait_for(reader.readexactly(1), IDLE_S)
         self._heard(task, idle=False)
+        request = None
         try:
             head = first + await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), HEAD_S)
+            request = requested(http, head)
+            answer = await self._answer(request)
         except asyncio.LimitOverrunError:
-            await _send(writer, Response.text(431, "the request's head is too long"), head_only=False, stays=False)
-            return False
-        request = Request.parsed(head)
-        answer = await self._answer(request)
-        await _send(writer, answer, head_only=request.method == "HEAD", stays=request.stays)
+            answer = Response.text(431, "the request's head is too long")
+        except h11.RemoteProtocolError as error:
+            answer = Response.text(400, f"this is not HTTP/1.1: {error}")
+        await _send(writer, http, answer, head_only=request is not None and request.method == b"HEAD")
         self._heard(task, idle=True)
-        return request.stays
+        return http.our_state is http.their_state is h11.DONE
 
     def _heard(self, task: asyncio.Task[None], *, idle: bool) -> None:
         if self._connections.pop(task, None) is not None:
             self._connections[task] = idle
 
-    async def _answer(self, request: Request) -> Response:
+    async def _answer(self, request: h11.Request) -> Response:
         if (refusal := self._refusal_of(request)) is not None:
             return refusal
-        route = self._routes.get(request.path)
+        route = self._routes.get(request.target.decode("latin-1").partition("?")[0])
         if route is None:
             return Response.text(404, f"there is {', '.join(sorted(self._routes))}")
         if route.paced and not await self._paced():
@@ -243,14 +248,13 @@ class Port:
         except Exception as error:  # noqa: BLE001 - a page that can't be made must not end the port
             return Response.text(500, f"this can't be shown now: {type(error).__name__}")
 
-    def _refusal_of(self, request: Request) -> Response | None:
-        if request.problem is not None:
-            return Response.text(400, request.problem)
-        if self._loopback and not is_own_name(request.host):
+    def _refusal_of(self, request: h11.Request) -> Response | None:
+        host = dict(request.headers).get(b"host")
+        if self._loopback and host is not None and not is_own_name(host.decode("latin-1").lower()):
             return Response.text(
                 421, "only requests to localhost are answered here; set http.host to serve other names"
             )
-        if request.method not in ("GET", "HEAD"):
+        if request.method not in (b"GET", b"HEAD"):
             return Response.text(405, "only GET is answered here")
         return None
 
@@ -266,36 +270,21 @@ class Port:
         return True
 
 
-class Request(NamedTuple):
-    method: str
-    path: str
-    stays: bool
-    host: str | None = None
-    problem: str | None = None
-
-    @classmethod
-    def parsed(cls, head: bytes) -> Request:
-        line, *fields = head.decode("latin-1").split("\r\n")
-        words = line.split(" ")
-        if len(words) != 3 or words[2] not in ("HTTP/1.1", "HTTP/1.0"):
-            return cls("", "", False, problem="this is not HTTP/1.1")
-        method, target, version = words
-        pairs = [(name.strip().lower(), value.strip().lower()) for name, _, value in (f.partition(":") for f in fields)]
-        headers, names = dict(pairs), [name for name, _ in pairs]
-        if any(names.count(name) > 1 for name in ("content-length", "host", "transfer-encoding")):
-            return cls(method, "", False, problem="a header stands twice that may stand once")
-        if headers.get("content-length", "0") != "0" or "transfer-encoding" in headers:
-            return cls(method, "", False, problem="a request has no body here")
-        stays = headers.get("connection", "keep-alive" if version == "HTTP/1.1" else "close") != "close"
-        return cls(method, target.partition("?")[0], stays, headers.get("host"))
+def requested(http: h11.Connection, head: bytes) -> h11.Request:
+    """The request in a whole head. RemoteProtocolError for what is not HTTP/1.1, or has a body."""
+    http.receive_data(head)
+    request = http.next_event()
+    if head.lower().count(b"\r\ncontent-length:") > 1:  # h11 takes equal ones for one
+        raise h11.RemoteProtocolError("a header stands twice that may stand once")
+    if not isinstance(request, h11.Request) or not isinstance(http.next_event(), h11.EndOfMessage):
+        raise h11.RemoteProtocolError("a request has no body here")
+    return request
 
 
-def is_own_name(host: str | None) -> bool:
-    """Whether a request's Host, where it has one, is a name of this machine that no other can have: a page whose name
+def is_own_name(host: str) -> bool:
+    """Whether a request's Host is a name of this machine that no other can have: a page whose name
     was made to resolve to a loopback address (DNS rebinding) comes with its own.
     """
-    if host is None:
-        return True
     name = host.rpartition(":")[0] if re.search(r"[^:]:\d*$", host) else host
     if name in ("localhost", socket.gethostname().lower()):
         return True
@@ -305,23 +294,28 @@ def is_own_name(host: str | None) -> bool:
         return False
 
 
-async def _send(writer: asyncio.StreamWriter, answer: Response, *, head_only: bool, stays: bool) -> None:
-    phrase = HTTPStatus(answer.code).phrase
-    head = (
-        f"HTTP/1.1 {answer.code} {phrase}\r\n"
-        f"Content-Type: {answer.content_type}\r\n"
-        f"Content-Length: {len(answer.body)}\r\n"
-        f"Content-Security-Policy: {answer.policy}\r\n"
-        "X-Content-Type-Options: nosniff\r\nX-Frame-Options: DENY\r\nReferrer-Policy: no-referrer\r\n"
-        "Cache-Control: no-store\r\n"
-        f"{'Allow: GET, HEAD' + chr(13) + chr(10) if answer.code == 405 else ''}"
-        f"Connection: {'keep-alive' if stays else 'close'}\r\n\r\n"
-    )
-    writer.write(head.encode("latin-1"))
-    body = memoryview(b"" if head_only else answer.body)
-    for start in range(0, len(body), CHUNK_BYTES):
-        writer.write(body[start : start + CHUNK_BYTES])
-        await asyncio.wait_for(writer.drain(), SEND_S)
+async def _send(writer: asyncio.StreamWriter, http: h11.Connection, answer: Response, *, head_only: bool) -> None:
+    headers = {
+        "Content-Type": answer.content_type,
+        "Content-Length": str(len(answer.body)),
+        "Content-Security-Policy": answer.policy,
+        "X-Content-Type-Options": "nosniff",
+        "X-Frame-Options": "DENY",
+        "Referrer-Policy": "no-referrer",
+        "Cache-Control": "no-store",
+        **({"Allow": "GET, HEAD"} if answer.code == 405 else {}),
+        **({} if http.their_state is h11.DONE else {"Connection": "close"}),
+    }
+    body = b"" if head_only else answer.body
+    reason = HTTPStatus(answer.code).phrase
+    await _write(writer, http, h11.Response(status_code=answer.code, headers=[*headers.items()], reason=reason))
+    for at in range(0, len(body), CHUNK_BYTES):
+        await _write(writer, http, h11.Data(data=body[at : at + CHUNK_BYTES]))
+    await _write(writer, http, h11.EndOfMessage())
+
+
+async def _write(writer: asyncio.StreamWriter, http: h11.Connection, event: h11.Event) -> None:
+    writer.write(http.send(event) or b"")
     await asyncio.wait_for(writer.drain(), SEND_S)
 
 

@@ -103,7 +103,7 @@ class Gathering:
 async def _ask(socket_path: Path, path: str) -> tuple[int, bytes]:
     reader, writer = await asyncio.open_unix_connection(str(socket_path), limit=BYTES_MAX)
     try:
-        writer.write(f"GET {path} HTTP/1.1\r\nConnection: close\r\n\r\n".encode())
+        writer.write(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
         head, _, body = (await reader.read()).partition(b"\r\n\r\n")
         return int(head.split(b" ", 2)[1]), body
     finally:

@@ -110,7 +110,7 @@ def test_a_connection_accepted_in_the_moment_of_closing_is_closed() -> None:
     port.start()
     with ExitStack() as stack:
         clients = [stack.enter_context(socket.create_connection(where(port), timeout=10)) for _ in range(2)]
-        clients[0].sendall(b"GET / HTTP/1.1\r\n\r\n")
+        clients[0].sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert entered.wait(10)
         late = [stack.enter_context(socket.create_connection(where(port), timeout=10)) for _ in range(5)]
         closing = threading.Thread(target=port.close)
@@ -215,7 +215,7 @@ def test_slow_and_idle_connections_hold_nobody_up() -> None:
                 client.sendall(b"GET /metrics HTTP/1.1\r\nHost: ")
             if number % 3 == 2:
                 client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2_048)
-                client.sendall(b"GET / HTTP/1.1\r\n\r\n" * 20)
+                client.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n" * 20)
         assert ask(port, "/healthz")[0] == 200
         assert ask(port, "/metrics")[0] == 200
         assert port.connections >= 300
