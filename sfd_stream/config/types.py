@@ -33,7 +33,10 @@ STORE_SCHEMES: Final = ("file", "s3", "gs", "az", "memory")
 
 
 def parse_size(value: Any) -> Any:
-    """A number of bytes from `1048576`, `512MiB`, `512Mi` or `10MB`; what is no text is left to pydantic."""
+    """A number of bytes from `1048576`, `512MiB`, `512Mi` or `10MB`; what is no text is left to pydantic.
+
+    pydantic.ByteSize would not do: it refuses `512Mi`, takes `8bit`, and cuts `1.5` down to 1.
+    """
     if not isinstance(value, str):
         return value
     match = _SIZE.fullmatch(value)

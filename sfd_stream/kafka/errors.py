@@ -38,7 +38,7 @@ class Hooks:
 
     logger: logging.Logger = field(default_factory=lambda: logging.getLogger("sfd_stream.kafka"))
     on_statistics: Callable[[str], None] | None = None  # librdkafka's JSON, every statistics.interval.ms
-    oauth_token: Callable[[str], tuple[Any, ...]] | None = None  # as logins.py says
+    oauth_token: Callable[[str], tuple[Any, ...]] | None = None  # as oauth.py says
 
     def as_properties(self, properties: Mapping[str, Any]) -> dict[str, Any]:
         found: dict[str, Any] = {"logger": self.logger}

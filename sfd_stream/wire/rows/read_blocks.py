@@ -1,7 +1,7 @@
 """Packed blocks of rows: the arrays of each message as they lie in its bytes, copied once, into the batch.
 
 Takes the messages whose bytes are exactly `i` and `p`, or `i`, `v` and `p`, all of them bins, in any order, and leaves
-everything else, good or bad, to `row_general`, which would make the same of these.
+everything else, good or bad, to `read_any`, which would make the same of these.
 """
 
 from __future__ import annotations

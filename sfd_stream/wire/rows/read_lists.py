@@ -2,7 +2,7 @@
 
 The elements of a msgpack array have no fixed width, so the k-th element of every message is found from its
 (k-1)-th, for all messages together. Takes `{"i": array}` and `{"i": array, "v": array}` whose indices fit 32
-bits, and leaves everything else, good or bad, to `row_general`, which would make the same of these.
+bits, and leaves everything else, good or bad, to `read_any`, which would make the same of these.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Packed single rows of a whole batch at once: no Python object per non-zero, about half a microsecond a row.
 
 Takes the messages whose bytes are exactly `{"i": bin}` or `{"i": bin, "v": bin}` in this order, and leaves
-everything else, good or bad, to `row_general`, which would make the same of these.
+everything else, good or bad, to `read_any`, which would make the same of these.
 """
 
 from __future__ import annotations

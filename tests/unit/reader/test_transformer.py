@@ -10,8 +10,8 @@ from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler
 
-from sfd_stream import SketchTransformer
 from sfd_stream.reader.merged import merge
+from sfd_stream.reader.transformer import SketchTransformer
 from tests.unit.reader.made import rows_of, sketch_of, snapshot
 
 SKETCH = sketch_of(rows_of(0))

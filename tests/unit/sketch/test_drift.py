@@ -11,7 +11,8 @@ import scipy.linalg
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sfd_stream import FrequentDirections, SparseFrequentDirections, significance
+from sfd_stream import FrequentDirections, SparseFrequentDirections
+from sfd_stream.sketch.drift import significance
 from sfd_stream.sketch.sketch import Sketch
 from tests.support.slow import smoke_first
 

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from sfd_stream import FrequentDirections, HashedColumns, Scores, Sketch, SparseFrequentDirections, paper_synthetic
+from sfd_stream import FrequentDirections, HashedColumns, Sketch, SparseFrequentDirections, paper_synthetic
 from sfd_stream.reader.merged import merge
 from sfd_stream.sketch.rows import RowBlock
+from sfd_stream.sketch.scoring.score import Scores
 from tests.unit.reader.made import snapshot
 
 X = paper_synthetic(400, 30, 6, seed=3)
