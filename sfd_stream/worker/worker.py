@@ -200,10 +200,8 @@ class Worker:
         """`publish`: with a snapshot of the state."""
         publish = publish and self.delivery.encoder is not None
         freezing, asking = self.sketch.freeze(owned), self.questions.ask_topic(count=publish)
-        self.watch.checkpoint_begun(owned.number, owned.taken.dirty_since_s)
         owned.taken.begin_checkpoint()
         if publish:
-            self.watch.snapshot_begun(owned.number, owned.taken.unpublished_since_s)
             owned.taken.begin_snapshot(self.runtime.clock())
         self.jobs.start(owned, "checkpoint", self._checkpoint(owned, freezing, asking, publish=publish))
 
@@ -219,6 +217,7 @@ class Worker:
            (in transactional delivery at once). What fails stays pending and is retried from it.
         5. Old checkpoints are pruned.
         """
+        began_s = self.runtime.clock()
         frozen = yield from answer("freeze", freezing)
         binding = yield from self.questions.binding(owned.number, asking)
         yield from self.intake.acknowledged(owned.number, frozen.next_offset)
@@ -227,7 +226,8 @@ class Worker:
         if publish:
             snapshot = yield from answer("snapshot", self.runtime.compute(self._encode, owned, frozen, binding))
         manifest = yield from owned.chain.write(frozen, binding, snapshot)
-        self.watch.durable(owned.number, manifest)
+        owned.taken.end_checkpoint()
+        self.watch.durable(owned.number, manifest, self.runtime.clock() - began_s)
         owned.log.debug("checkpoint", next_offset=manifest.next_offset)
         yield from reached(self.runtime, "after-manifest")
         yield from self.delivery.deliver(owned, snapshot)
@@ -279,7 +279,7 @@ class Worker:
         owned.begin_reading(state, self.runtime.clock())
         self.sketch.begin(owned, state)
         self.source.begin(owned.number, Start(state.next_offset, state.leader_epoch))
-        self.watch.restored(owned.number, owned.live.facts)
+        self.watch.restored(self.runtime.clock() - owned.assigned_s, state.rows)
         owned.log.info("restored", next_offset=state.next_offset, rows=state.rows)
 
     # What became of jobs
@@ -290,7 +290,7 @@ class Worker:
         if isinstance(error, FencedError):
             # Another worker owns it: write nothing, leave the group and join again. What waits or is being claimed
             # goes too: it will be assigned again, to this worker or to another.
-            self.watch.fenced(owned.number, finished.kind)
+            self.watch.fenced(finished.kind)
             owned.log.warning("fenced", reason=str(error))
             self._release(owned, *self.partitions.among(Phase.WAITING, Phase.CLAIMING))
             self.source.rejoin()
