@@ -14,14 +14,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
 
-from sfd_stream.errors import (
-    BrokerRefusedError,
-    FencedError,
-    RefusedStateError,
-    SfdError,
-    StoreRefusedError,
-    StoreUnavailableError,
-)
+from sfd_stream.errors import FencedError, RefusedStateError, SfdError, StoreRefusedError, StoreUnavailableError
 from sfd_stream.kafka.dead_letters import DeadLetters
 from sfd_stream.kafka.records import PartitionBatch, Start
 from sfd_stream.kafka.sink import Sink
@@ -111,7 +104,7 @@ class Worker:
             self._start_due(owned)
         self.sketch.collect()
         self._pause_or_resume()
-        self._check_broker()
+        self.source.check_available(self.plan.checkpoint.give_up_s)
         self._report.update(stopping=self._stopping, registry_outage=self.intake.decoder.outage)
 
     def _poll(self) -> list[PartitionBatch]:
@@ -170,11 +163,6 @@ class Worker:
             self.source.pause(wanted - paused)
         if paused - wanted:
             self.source.resume(paused - wanted)
-
-    def _check_broker(self) -> None:
-        away_s = self.source.away_s
-        if away_s is not None and away_s > self.plan.checkpoint.give_up_s:
-            raise BrokerRefusedError(f"no broker has answered for {away_s:.0f} s ({self.source.away_words})")
 
     # The order: durable first, everything else follows from the manifest
 
@@ -419,11 +407,9 @@ class Worker:
         if self.letters_for is not None:
             self.intake.letters = self.letters_for((yield from questions.patiently("topic id", source.topic_id)))
         if self.plan.until_end:
-            everything = range(questions.partitions)
-            ends = yield from questions.patiently("end offsets", partial(source.end_offsets, everything))
-            self.progress.ends = ends
-            publishes = self.delivery.encoder is not None
-            self._until_end = UntilEnd(ends, self.plan, self.runtime, source, self.partitions, self.log, publishes)
+            ask = partial(source.end_offsets, range(questions.partitions))
+            self.progress.ends = ends = yield from questions.patiently("end offsets", ask)
+            self._until_end = UntilEnd(ends, self.plan, self.runtime, source, self.partitions, self.log)
 
     def stop(self) -> None:
         """A last checkpoint, then the end. May be called from a signal handler."""
