@@ -350,6 +350,11 @@ class Source:
         """For how long no broker has answered; None if one does."""
         return self._presence.away_s
 
+    def check_available(self, give_up_s: float) -> None:
+        """Raises BrokerRefusedError once no broker has answered for this long."""
+        if self.away_s is not None and self.away_s > give_up_s:
+            raise BrokerRefusedError(f"no broker has answered for {self.away_s:.0f} s ({self.away_words})")
+
     @property
     def away_words(self) -> str:
         """What the client last said about it."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from sfd_stream.errors import FencedError, StoreRefusedError, StoreUnavailableError
-from sfd_stream.observe.status import KafkaStatistics, Moment, PartitionStatus, Status, rounded
+from sfd_stream.observe.status import KafkaStatistics, Moment, PartitionStatus, Spectrum, Status, rounded
 from sfd_stream.state.manifest import Manifest, blob_name_of
 from sfd_stream.state.partition import PartitionState
 
@@ -64,34 +64,6 @@ def _fill(state: PartitionState) -> float:
     return rounded(min(max(shares, default=0.0), 1.0))
 
 
-class JobSeen(NamedTuple):
-    """The job of a partition, and what it waits for."""
-
-    kind: str
-    waits_for: str
-    since_s: float
-
-
-class Seen(NamedTuple):
-    """What the loop sees of a partition, once a second."""
-
-    partition: int
-    state: str
-    """One of metrics.STATES."""
-    facts: Facts | None
-    position: int | None
-    committed: int | None
-    end: int | None
-    manifest: Manifest | None
-    dirty_since: float | None
-    unseen_since: float | None = None
-    begins_at: int | None = None
-    """Of a partition that is not read yet: where reading will begin, as far as the broker knows."""
-    job: JobSeen | None = None
-    paused: bool = False
-    """Whether we do not read it for now, because the sketch or the store is behind."""
-
-
 class Around(NamedTuple):
     """What the loop sees beside its partitions."""
 
@@ -104,31 +76,17 @@ class Around(NamedTuple):
     registry_outage: str | None = None
 
 
-def with_facts(base: PartitionStatus, facts: Facts) -> PartitionStatus:
-    """Delta is that of the sketch one would read now, where a look has been taken; else that of what was shrunk."""
-    shrunk = facts.delta / facts.squared_frobenius if facts.squared_frobenius > 0 else 0.0
-    ratio = base.spectrum.delta_ratio if base.spectrum is not None else shrunk
-    fields = {**vars(base), "rows": facts.rows, "nnz": facts.nnz, "bad": facts.bad, "tombstones": facts.tombstones}
-    fields |= {"shrinks": facts.shrinks, "delta_ratio": rounded(ratio), "buffer_fill": facts.buffer_fill}
-    fields |= {"failure_probability": rounded(facts.failure_probability)}
-    return PartitionStatus(**fields)
+def counts_of(facts: Facts, spectrum: Spectrum | None) -> dict[str, Any]:
+    """The fields of a partition's status that its state has.
 
-
-def applied_of(seen: Seen, around: Around) -> int | None:
-    """Where reading stands, once all that was read is applied: control records are passed by it and leave no row.
-
-    Of a partition that is not read yet, where it will begin: what waits there is lag like any other.
+    Delta is that of the sketch one would read now, where a sample has been taken; else that of what was shrunk.
     """
-    if seen.facts is None:
-        return seen.manifest.next_offset if seen.manifest is not None else seen.begins_at
-    if around.sketch_idle and seen.position is not None:
-        return max(seen.position, seen.facts.next_offset)
-    return seen.facts.next_offset
-
-
-def claim_step_s(seen: Seen) -> float | None:
-    """Of a partition that is being claimed: since when the claim is at its present step."""
-    return seen.job.since_s if seen.job is not None and seen.state == "claiming" else None
+    shrunk = facts.delta / facts.squared_frobenius if facts.squared_frobenius > 0 else 0.0
+    same = ("rows", "nnz", "bad", "tombstones", "shrinks", "buffer_fill")
+    return {name: getattr(facts, name) for name in same} | {
+        "delta_ratio": rounded(spectrum.delta_ratio if spectrum is not None else shrunk),
+        "failure_probability": rounded(facts.failure_probability),
+    }
 
 
 def moment_of(status: Status) -> Moment:

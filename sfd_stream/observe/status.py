@@ -157,5 +157,11 @@ def rounded(value: float) -> float:
     return float(f"{value:.6g}") if math.isfinite(value) else 0.0
 
 
+def age_s(now_s: float, *since: float | None) -> float:
+    """Of the oldest; 0 if there is none."""
+    known = [each for each in since if each is not None]
+    return round(now_s - min(known), 3) if known else 0.0
+
+
 def _plain(value: Any) -> Any:
     return dict(value) if isinstance(value, Mapping) else vars(value)

@@ -11,30 +11,25 @@ from __future__ import annotations
 import json
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from sfd_stream import __version__
 from sfd_stream.observe import metrics as m
 from sfd_stream.observe.facts import (
     Around,
     Facts,
-    Seen,
-    applied_of,
-    claim_step_s,
+    counts_of,
     failure_kind,
     in_words,
     kafka_statistics,
     moment_of,
     preview,
-    with_facts,
     written_bytes,
 )
-from sfd_stream.observe.history import Known, age_s
 from sfd_stream.observe.progress import Progress
 from sfd_stream.observe.registry import Meter
-from sfd_stream.observe.spectra import Looker, Shot
+from sfd_stream.observe.spectra import Looker
 from sfd_stream.observe.status import DeadLetter, KafkaStatistics, Moment, PartitionStatus, Status, rounded
 from sfd_stream.sketch.verify import ALPHA
 from sfd_stream.state.manifest import Manifest
@@ -77,7 +72,6 @@ class Watch:
     clock: Callable[[], float]
     wall_clock: Callable[[], float]
     progress: Progress = field(default_factory=Progress)
-    _partitions: dict[int, Known] = field(default_factory=dict)
     _letters: Counter[str] = field(default_factory=Counter)
     _newest: deque[DeadLetter] = field(default_factory=lambda: deque(maxlen=NEWEST_LETTERS))
     _history: deque[Moment] = field(default_factory=lambda: deque(maxlen=MOMENTS))
@@ -89,7 +83,7 @@ class Watch:
         self._started_at_s = self.wall_clock()
         self._turned_s = self._polled_s = now
         self._status_s = self._moment_s = float("-inf")
-        self.status = self._status((), Around(False, False, True, None, 0), 0.0)
+        self.status = self._status((), Around(False, False, True, None, 0))
 
     @property
     def idle_s(self) -> float:
@@ -143,54 +137,36 @@ class Watch:
     def rebalanced(self, kind: Literal["assign", "revoke", "lost"], partitions: Collection[int]) -> None:
         if partitions:
             self.meter.add(m.REBALANCES, 1, kind)
-        for partition in partitions:
-            self._partitions.pop(partition, None)
-            if kind == "assign":
-                self._partitions[partition] = Known(self.clock())
 
-    def restored(self, partition: int, facts: Facts) -> None:
-        now, known = self.clock(), self._known(partition)
-        self.meter.observe(m.RESTORE_SECONDS, now - known.assigned_s)
-        self.meter.add(m.RESTORED_ROWS, facts.rows)
-        known.replay_from, known.replay_to = (now, facts), None
+    def restored(self, seconds: float, rows: int) -> None:
+        """`seconds` after the partition was assigned."""
+        self.meter.observe(m.RESTORE_SECONDS, seconds)
+        self.meter.add(m.RESTORED_ROWS, rows)
 
-    def fenced(self, partition: int, job: str) -> None:
-        """Which its job told."""
+    def replayed(self, seconds: float, restored: Facts, now: Facts) -> None:
+        """The end is reached that the log had when the state was restored."""
+        if now.next_offset != restored.next_offset:
+            self.meter.observe(m.REPLAY_SECONDS, seconds)
+            self.meter.add(m.REPLAYED_ROWS, now.rows - restored.rows)
+
+    def fenced(self, job: str) -> None:
         self.progress.fences += 1
         self.meter.add(m.FENCES)
         self.meter.add(m.FAILURES[job], 1, "fenced")
-        self._partitions.pop(partition, None)
 
     def job_failed(self, job: str, error: BaseException) -> None:
         self.meter.add(m.FAILURES[job], 1, failure_kind(error))
 
-    def _known(self, partition: int) -> Known:
-        return self._partitions.setdefault(partition, Known(self.clock()))
-
     # Checkpoints and snapshots
 
-    def checkpoint_begun(self, partition: int, dirty_since: float | None) -> None:
-        known = self._known(partition)
-        known.undurable_since, known.begun_s = dirty_since, self.clock()
-
-    def durable(self, partition: int, manifest: Manifest) -> None:
+    def durable(self, partition: int, manifest: Manifest, seconds: float) -> None:
         """From here on nothing of it can be lost, whatever becomes of its snapshot and its offset."""
-        known = self._known(partition)
-        if known.begun_s is not None:
-            self.meter.observe(m.CHECKPOINT_SECONDS, self.clock() - known.begun_s)
-        known.undurable_since = known.begun_s = None
         self.progress.checkpoints += 1
+        self.meter.observe(m.CHECKPOINT_SECONDS, seconds)
         self.meter.add(m.CHECKPOINTS, 1, partition)
         self.meter.add(m.CHECKPOINT_BYTES, written_bytes(manifest), partition)
 
-    def snapshot_begun(self, partition: int, unseen_since: float | None) -> None:
-        known = self._known(partition)
-        if known.unshown_since is None:  # else one before it was not acknowledged, and this one has its rows too
-            known.unshown_since = unseen_since
-
-    def snapshot_published(self, partition: int, seconds: float, size: int) -> None:
-        known = self._known(partition)
-        known.unshown_since, known.snapshot_bytes = None, size
+    def snapshot_published(self, partition: int, seconds: float) -> None:
         self.meter.add(m.SNAPSHOTS, 1, partition)
         self.meter.observe(m.SNAPSHOT_SECONDS, seconds)
 
@@ -209,28 +185,29 @@ class Watch:
     def due(self) -> bool:
         return self.clock() - self._status_s >= STATUS_EVERY_S
 
-    def look_around(self, seen: Sequence[Seen], around: Around, shoot: Callable[[int], Future[Shot]]) -> None:
+    def update(self, parts: Sequence[PartitionStatus], around: Around) -> None:
         """Makes the status of now; once a second is enough."""
         now = self.clock()
         self._status_s = now
         self._pace.append((now, self.progress.rows))
         while self._pace and now - self._pace[0][0] > PACE_OVER_S:
             self._pace.popleft()
-        for part in seen:
-            applied = applied_of(part, around)
-            if (replayed := self._known(part.partition).replayed(part, applied, now)) is not None:
-                self.meter.observe(m.REPLAY_SECONDS, replayed[0])
-                self.meter.add(m.REPLAYED_ROWS, replayed[1])
-        self.looker.consider({part.partition: part.facts.rows for part in seen if part.facts is not None}, shoot)
-        self.status = self._status(seen, around, now)
+        self.status = self._status(tuple(parts), around)
         if now - self._moment_s >= MOMENT_EVERY_S:
             self._moment_s = now
             self._history.append(moment_of(self.status))
 
+    def sketch_fields(self, partition: int, facts: Facts | None) -> dict[str, Any]:
+        """The fields of a partition's status that are read off its state and its last sample."""
+        looker = self.looker
+        spectrum, (degrees, error_degrees) = looker.spectra.get(partition), looker.angles.get(partition, (None, None))
+        sampled = {"spectrum": spectrum, "drift": looker.drifts.get(partition)}
+        angles = {"drift_degrees": degrees, "drift_error_degrees": error_degrees}
+        return sampled | angles | ({} if facts is None else counts_of(facts, spectrum))
+
     # The status
 
-    def _status(self, seen: Sequence[Seen], around: Around, now: float) -> Status:
-        parts = tuple(self._partition(part, around, now) for part in sorted(seen))
+    def _status(self, parts: tuple[PartitionStatus, ...], around: Around) -> Status:
         pace = self._rows_per_s()
         return Status(
             worker=self.identity.worker,
@@ -263,35 +240,3 @@ class Watch:
             return 0.0
         (began, before), (now, after) = self._pace[0], self._pace[-1]
         return rounded((after - before) / max(now - began, 1e-9))
-
-    def _partition(self, seen: Seen, around: Around, now: float) -> PartitionStatus:
-        known, facts, manifest = self._known(seen.partition), seen.facts, seen.manifest
-        applied = applied_of(seen, around)
-        end = max((value for value in (seen.end, applied) if value is not None), default=None)
-        lag = end - applied if end is not None and applied is not None else None
-        silent_s = known.silent_s(seen, around, now)
-        spectrum = self.looker.spectra.get(seen.partition)
-        degrees, error_degrees = self.looker.angles.get(seen.partition, (None, None))
-        base = PartitionStatus(
-            partition=seen.partition,
-            state=seen.state,
-            applied=applied,
-            committed=seen.committed,
-            end=end,
-            lag=lag,
-            stuck_s=max(known.stuck_s(applied, lag, now, claim_step_s(seen)), silent_s),
-            silent_s=silent_s,
-            drift=self.looker.drifts.get(seen.partition),
-            drift_degrees=degrees,
-            drift_error_degrees=error_degrees,
-            number=manifest.number if manifest is not None else None,
-            epoch=manifest.epoch if manifest is not None else None,
-            checkpoint_age_s=age_s(now, known.undurable_since, seen.dirty_since),
-            snapshot_age_s=age_s(now, known.unshown_since, seen.unseen_since) if self.identity.shows else None,
-            snapshot_bytes=known.snapshot_bytes,
-            spectrum=spectrum,
-            job=seen.job.kind if seen.job is not None else None,
-            waits_for=seen.job.waits_for if seen.job is not None else None,
-            waits_s=age_s(now, seen.job.since_s) if seen.job is not None else 0.0,
-        )
-        return base if facts is None else with_facts(base, facts)

@@ -69,7 +69,8 @@ class Delivery:
         yield from reached(self.runtime, "after-publish")
         if ticket.delivered:
             owned.chain.acknowledge(due)
-            self.watch.snapshot_published(owned.number, self.runtime.clock() - began_s, len(snapshot))
+            owned.taken.end_snapshot()
+            self.watch.snapshot_published(owned.number, self.runtime.clock() - began_s)
             return
         too_large = ticket.error == TOO_LARGE
         self.watch.snapshot_failed("refused" if too_large else "unavailable")

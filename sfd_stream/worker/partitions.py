@@ -66,8 +66,10 @@ class Backlog:
     republished_at_s: float  # when the last snapshot was begun or published again
     rows: int = 0
     dirty_since_s: float | None = None  # when the oldest record came that no checkpoint holds
+    storing_since_s: float | None = None  # the same for the checkpoint that is under way
     unpublished_rows: int = 0
     unpublished_since_s: float | None = None  # when the oldest record came that no snapshot holds
+    publishing_since_s: float | None = None  # the same for snapshots that are not acknowledged
 
     def take(self, decoded: DecodedBatch, next_offset: int, now_s: float) -> None:
         """A batch that is on its way to the state."""
@@ -83,11 +85,19 @@ class Backlog:
         self.dirty_since_s = now_s if self.dirty_since_s is None else self.dirty_since_s
 
     def begin_checkpoint(self) -> None:
-        self.rows, self.dirty_since_s = 0, None
+        self.rows, self.dirty_since_s, self.storing_since_s = 0, None, self.dirty_since_s
+
+    def end_checkpoint(self) -> None:
+        self.storing_since_s = None
 
     def begin_snapshot(self, now_s: float) -> None:
         self.snapshot_at_s = self.republished_at_s = now_s
+        if self.publishing_since_s is None:  # else the last one was not acknowledged, and this one has its rows too
+            self.publishing_since_s = self.unpublished_since_s
         self.unpublished_rows, self.unpublished_since_s = 0, None
+
+    def end_snapshot(self) -> None:
+        self.publishing_since_s = None
 
     def begin_republication(self, now_s: float) -> None:
         self.republished_at_s = now_s

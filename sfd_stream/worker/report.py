@@ -10,27 +10,71 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Collection, Mapping
 from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 from sfd_stream.errors import SfdError
 from sfd_stream.kafka.source import Source
-from sfd_stream.observe.facts import Around, JobSeen, Seen
+from sfd_stream.observe.facts import Around
 from sfd_stream.observe.spectra import Shot
+from sfd_stream.observe.status import PartitionStatus, age_s
 from sfd_stream.observe.worker_status import Watch
-from sfd_stream.worker.jobs import Job, Jobs, Wait, answer
-from sfd_stream.worker.partitions import OwnedPartition, Partitions, Phase
+from sfd_stream.worker.jobs import Job, Jobs, Running, Wait, answer
+from sfd_stream.worker.partitions import Backlog, OwnedPartition, Partitions, Phase
 from sfd_stream.worker.runtime import Plan, Runtime
 from sfd_stream.worker.sketch_thread import SketchThread
 
 ENDS_EVERY_S, ENDS_TIMEOUT_S = 5.0, 10.0
-STUCK_S = 30.0
-"""A job that waits for one answer longer than this is logged, and as often."""
+STUCK_S, SILENT_S = 30.0, 60.0
+"""A job that waits for one answer longer than STUCK_S is logged, and as often. A partition that has records and
+delivers none is silent after SILENT_S."""
+
+
 STUCK: Mapping[str, str] = {
     "claim": "partition claim does not progress",
     "checkpoint": "partition checkpoint does not progress",
     "publication": "partition publication does not progress",
     "retention": "partition retention does not progress",
 }
+
+
+@dataclass
+class Memory:
+    """What is remembered of a partition from one status to the next. Times are the worker's clock's."""
+
+    end: int | None = None  # of its log, as the broker answered last
+    begins_at: int | None = None  # where reading will begin, of a partition that is not read yet
+    moved: tuple[float, int | None, int] = (0.0, None, 0)  # when the applied offset last moved, to where, the lag then
+    delivered: tuple[float, int | None] = (0.0, None)  # when a record last came or none was expected; the position
+    replay_to: int | None = None  # the log's end when the partition was restored
+    is_replayed: bool = False
+    stuck_logged_s: float = 0.0
+    is_silent: bool = False
+
+    def flat_s(self, applied: int | None, lag: int | None, now_s: float) -> float:
+        """Flat alone is an idle topic; flat while the lag grows is a partition that is stuck."""
+        moved_s, where, lag_then = self.moved
+        if applied is None or applied != where or lag is None:
+            self.moved = (now_s, applied, lag or 0)
+            return 0.0
+        return round(now_s - moved_s, 1) if now_s - moved_s >= STUCK_S and lag > lag_then else 0.0
+
+    def silent_s(self, position: int | None, now_s: float, *, expected: bool) -> float:
+        """How long a partition has delivered no record although one is `expected`; 0 below a minute."""
+        if not expected or position != self.delivered[1]:
+            self.delivered = (now_s, position)
+            return 0.0
+        silent_s = now_s - self.delivered[0]
+        return round(silent_s, 1) if silent_s >= SILENT_S else 0.0
+
+    def ends_replay(self, applied: int | None, end: int | None) -> bool:
+        """Whether the end is reached that the log had at the first status after the restore: true once."""
+        if self.is_replayed or applied is None or end is None:
+            return False
+        self.replay_to = end if self.replay_to is None else self.replay_to
+        self.is_replayed = applied >= self.replay_to
+        return self.is_replayed
 
 
 class Report:
@@ -53,101 +97,166 @@ class Report:
         self._jobs = jobs
         self._sketch = sketch
         self._watch = watch
-        self._ends: WeakKeyDictionary[OwnedPartition, int] = WeakKeyDictionary()
-        self._begins_at: WeakKeyDictionary[OwnedPartition, int] = WeakKeyDictionary()
-        self._silent: set[int] = set()
-        self._stuck_logged_s: dict[OwnedPartition, float] = {}
+        self._memories: WeakKeyDictionary[OwnedPartition, Memory] = WeakKeyDictionary()
+
+    def memory(self, owned: OwnedPartition) -> Memory:
+        return self._memories.setdefault(owned, Memory())
 
     def update(self, *, stopping: bool, registry_outage: str | None = None) -> None:
-        if not self._watch.due():
-            return
-        around = Around(
-            joined=self._partitions.joined or self._source.has_nothing(),
-            stopping=stopping,
-            sketch_idle=self._sketch.idle,
-            broker_away_s=self._source.away_s,
-            outside_group_s=self._source.outside_s,
-            registry_outage=registry_outage,
-            memory_reserved_bytes=self._partitions.reserved_bytes(),
-        )
-        read, paused = self._source.positions.keys(), self._source.paused
-        seen = [self._seen(owned, read, paused) for owned in self._partitions]
-        self._watch.look_around(seen, around, self._shoot)
-        self._log_stuck()
-        self._log_silent()
+        if self._watch.due():
+            self.show(
+                Around(
+                    joined=self._partitions.joined or self._source.has_nothing(),
+                    stopping=stopping,
+                    sketch_idle=self._sketch.idle,
+                    broker_away_s=self._source.away_s,
+                    outside_group_s=self._source.outside_s,
+                    registry_outage=registry_outage,
+                    memory_reserved_bytes=self._partitions.reserved_bytes(),
+                )
+            )
+
+    def show(self, around: Around) -> None:
+        ours = sorted(self._partitions, key=lambda owned: owned.number)
+        read = [owned for owned in ours if owned.sketched is not None]
+        self._watch.looker.consider({owned.number: owned.live.facts.rows for owned in read}, self._shoot)
+        parts = [self._status_of(owned, around) for owned in ours]
+        self._watch.update(parts, around)
+        for owned, part in zip(ours, parts, strict=True):
+            self._log_stuck(owned)
+            self._log_silent(owned, part)
 
     def _shoot(self, partition: int) -> Future[Shot]:
         owned = self._partitions.get(partition)
         assert owned is not None, "it was there in this turn"
         return self._sketch.shoot(owned)
 
-    def _seen(self, owned: OwnedPartition, read: Collection[int], paused: Collection[int]) -> Seen:
-        number, taken = owned.number, owned.backlog
-        fetched = self._source.known_end(number) if number in read else None
-        ends = [end for end in (fetched, self._ends.get(owned)) if end is not None]
-        running = self._jobs.of(owned)
-        return Seen(
+    # A partition
+
+    def _status_of(self, owned: OwnedPartition, around: Around) -> PartitionStatus:
+        number, memory, now_s = owned.number, self.memory(owned), self._runtime.clock()
+        taken, manifest, running = owned.backlog, owned.chain.manifest, self._jobs.of(owned)
+        facts = None if owned.sketched is None else owned.sketched.facts
+        place = self._place_of(owned, around)
+        silent_s = self._silent_s(owned, place, around)
+        stuck_s = _claim_s(owned, running, now_s) or memory.flat_s(place.applied, place.lag, now_s)
+        if facts is not None and memory.ends_replay(place.applied, place.log_end):
+            self._watch.replayed(now_s - owned.live.restored_s, owned.live.restored, facts)
+        return PartitionStatus(
             partition=number,
             state=_state_of(owned),
-            facts=None if owned.sketched is None else owned.sketched.facts,
-            position=self._source.position(number) if number in read else None,
+            applied=place.applied,
             committed=self._source.last_committed.get(number),
-            end=max(ends, default=None),
-            manifest=owned.chain.manifest,
-            dirty_since=None if taken is None else taken.dirty_since_s,
-            unseen_since=None if taken is None else taken.unpublished_since_s,
-            begins_at=self._begins_at.get(owned),
-            job=None if running is None else JobSeen(running.kind, running.wait.what, running.wait.since_s or 0.0),
-            paused=number in paused,
+            end=place.end,
+            lag=place.lag,
+            stuck_s=max(stuck_s, silent_s),
+            silent_s=silent_s,
+            number=manifest.number if manifest is not None else None,
+            epoch=manifest.epoch if manifest is not None else None,
+            checkpoint_age_s=0.0 if taken is None else age_s(now_s, taken.storing_since_s, taken.dirty_since_s),
+            snapshot_age_s=self._snapshot_age_s(taken, now_s),
+            snapshot_bytes=None if owned.chain.published is None else owned.chain.published.blob.size,
+            job=running.kind if running is not None else None,
+            waits_for=running.wait.what if running is not None else None,
+            waits_s=age_s(now_s, running.wait.since_s) if running is not None else 0.0,
+            **self._watch.sketch_fields(number, facts),
         )
+
+    def _place_of(self, owned: OwnedPartition, around: Around) -> _Place:
+        """Applied is where reading stands once all that was read is applied: control records leave no row.
+
+        Of a partition that is not read yet, where it will begin: what waits there is lag like any other.
+        """
+        source, number, memory, manifest = self._source, owned.number, self.memory(owned), owned.chain.manifest
+        is_read = number in source.positions
+        position, fetched = (source.position(number), source.known_end(number)) if is_read else (None, None)
+        if owned.sketched is None:
+            applied = manifest.next_offset if manifest is not None else memory.begins_at
+        else:
+            applied = owned.sketched.facts.next_offset
+            if around.sketch_idle and position is not None:
+                applied = max(position, applied)
+        return _Place(position, applied, _largest(fetched, memory.end))
+
+    def _silent_s(self, owned: OwnedPartition, place: _Place, around: Around) -> float:
+        readable = _state_of(owned) == "reading" and owned.number not in self._source.paused
+        has_records = place.position is not None and place.log_end is not None and place.log_end > place.position
+        expected = readable and has_records and around.broker_away_s is None
+        return self.memory(owned).silent_s(place.position, self._runtime.clock(), expected=expected)
+
+    def _snapshot_age_s(self, taken: Backlog | None, now_s: float) -> float | None:
+        if not self._watch.identity.shows:
+            return None
+        return 0.0 if taken is None else age_s(now_s, taken.publishing_since_s, taken.unpublished_since_s)
 
     # Log lines
 
-    def _log_stuck(self) -> None:
+    def _log_stuck(self, owned: OwnedPartition) -> None:
         """A job that waits this long for one answer is logged, and again as long as it does."""
-        now_s, logged = self._runtime.clock(), self._stuck_logged_s
-        self._stuck_logged_s = {}
-        for running in self._jobs:
-            owned, wait = running.key, running.wait
-            since_s = now_s if wait.since_s is None else wait.since_s
-            last_s = logged.get(owned, since_s)
-            if now_s - max(since_s, last_s) >= STUCK_S:
-                last_s = now_s
-                owned.log.warning(
-                    STUCK[running.kind],
-                    step=wait.what,
-                    for_s=round(now_s - since_s),
-                    reason=wait.failure or "no answer yet",
-                )
-            self._stuck_logged_s[owned] = last_s
+        running, memory, now_s = self._jobs.of(owned), self.memory(owned), self._runtime.clock()
+        if running is None:
+            return
+        since_s = now_s if running.wait.since_s is None else running.wait.since_s
+        if now_s - max(since_s, memory.stuck_logged_s) >= STUCK_S:
+            memory.stuck_logged_s = now_s
+            reason = running.wait.failure or "no answer yet"
+            owned.log.warning(STUCK[running.kind], step=running.wait.what, for_s=round(now_s - since_s), reason=reason)
 
-    def _log_silent(self) -> None:
+    def _log_silent(self, owned: OwnedPartition, part: PartitionStatus) -> None:
         """Each partition once when it falls silent, and once when it delivers again."""
-        parts = self._watch.status.partitions
-        for part in parts:
-            owned, silent = self._partitions.get(part.partition), part.silent_s > 0
-            if owned is None or silent == (part.partition in self._silent):
-                continue
-            self._silent ^= {part.partition}
-            if silent:
-                owned.log.warning("partition delivers no records", unread=part.lag, seconds=part.silent_s)
-            else:
-                owned.log.info("partition delivers records again")
-        self._silent &= {part.partition for part in parts}
+        memory, is_silent = self.memory(owned), part.silent_s > 0
+        if is_silent and not memory.is_silent:
+            owned.log.warning("partition delivers no records", unread=part.lag, seconds=part.silent_s)
+        elif memory.is_silent and not is_silent:
+            owned.log.info("partition delivers records again")
+        memory.is_silent = is_silent
 
     # Where partitions end and begin
 
     def ask_for_ends(self) -> Job[None]:
         """In the background."""
         while True:
-            ours = {owned.number: owned for owned in self._partitions}
-            unread = [n for n, owned in ours.items() if owned.sketched is None and owned not in self._begins_at]
+            ours = {owned.number: self.memory(owned) for owned in self._partitions}
+            new = [n for n, memory in ours.items() if memory.begins_at is None and not self._is_read(n)]
             if ours:
-                asking = self._runtime.io.submit(_ask, self._source, tuple(ours), unread, self._plan.input.start)
+                asking = self._runtime.io.submit(_ask, self._source, tuple(ours), new, self._plan.input.start)
                 ends, begins_at = yield from answer("ends", asking)
-                self._ends.update((ours[number], end) for number, end in ends.items())
-                self._begins_at.update((ours[number], offset) for number, offset in begins_at.items())
+                for number, memory in ours.items():
+                    memory.end = ends.get(number, memory.end)
+                    memory.begins_at = begins_at.get(number, memory.begins_at)
             yield Wait("next ends", for_s=ENDS_EVERY_S)
+
+    def _is_read(self, number: int) -> bool:
+        owned = self._partitions.get(number)
+        return owned is not None and owned.sketched is not None
+
+
+class _Place(NamedTuple):
+    """Where a partition stands: the next record to read, the next to apply, the end of its log."""
+
+    position: int | None
+    applied: int | None
+    log_end: int | None
+
+    @property
+    def end(self) -> int | None:
+        return _largest(self.log_end, self.applied)
+
+    @property
+    def lag(self) -> int | None:
+        return None if self.end is None or self.applied is None else self.end - self.applied
+
+
+def _largest(*offsets: int | None) -> int | None:
+    return max((offset for offset in offsets if offset is not None), default=None)
+
+
+def _claim_s(owned: OwnedPartition, running: Running[OwnedPartition] | None, now_s: float) -> float:
+    """How long a claim has been at one step, whatever the lag; 0 for less than STUCK_S."""
+    if owned.phase is not Phase.CLAIMING or running is None or running.wait.since_s is None:
+        return 0.0
+    claim_s = now_s - running.wait.since_s
+    return round(claim_s, 1) if claim_s >= STUCK_S else 0.0
 
 
 def _state_of(owned: OwnedPartition) -> str:

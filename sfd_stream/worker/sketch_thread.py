@@ -37,6 +37,8 @@ class Sketched:
     state: PartitionState | None  # None once the partition is finished
     where: str
     facts: Facts  # of the state after the last batch: what other threads may read
+    restored: Facts
+    restored_s: float  # when the state was restored, and its facts then
     broken: BaseException | None = None  # why the state takes no more rows, and is not frozen either
 
     @property
@@ -73,7 +75,8 @@ class SketchThread:
         self._behind_since_s: float | None = None
 
     def begin(self, owned: OwnedPartition, state: PartitionState) -> None:
-        owned.sketched = Sketched(state, owned.chain.where, Facts.of(state))
+        facts = Facts.of(state)
+        owned.sketched = Sketched(state, owned.chain.where, facts, facts, self._runtime.clock())
 
     def drop(self, owned: OwnedPartition) -> None:
         """Frees the memory; the facts stay for the status."""

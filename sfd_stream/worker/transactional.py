@@ -88,8 +88,8 @@ class Transactional(Delivery):
             if manifest.due is not None:
                 owned.chain.acknowledge(manifest.due)
                 if message is not None:
-                    seconds = self.runtime.clock() - began_s
-                    self.watch.snapshot_published(owned.number, seconds, manifest.due.blob.size)
+                    owned.taken.end_snapshot()
+                    self.watch.snapshot_published(owned.number, self.runtime.clock() - began_s)
             yield from reached(self.runtime, "after-publish")
         self.source.note_commit(owned.number, manifest.next_offset)
         return True

@@ -34,9 +34,9 @@ class UntilEnd:
     source: Source
     partitions: Partitions
     log: Log
-    publishes: bool
 
     def __post_init__(self) -> None:
+        self.publishes = self.plan.snapshot.topic is not None
         self._done: set[int] = set()
         """Partitions of other workers whose rows were found committed and published. That cannot be undone."""
         self._unpublished_since_s: dict[int, float] = {}

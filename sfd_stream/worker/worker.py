@@ -14,14 +14,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
 
-from sfd_stream.errors import (
-    BrokerRefusedError,
-    FencedError,
-    RefusedStateError,
-    SfdError,
-    StoreRefusedError,
-    StoreUnavailableError,
-)
+from sfd_stream.errors import FencedError, RefusedStateError, SfdError, StoreRefusedError, StoreUnavailableError
 from sfd_stream.kafka.dead_letters import DeadLetters
 from sfd_stream.kafka.producer import Sink
 from sfd_stream.kafka.records import PartitionBatch, Start
@@ -111,7 +104,7 @@ class Worker:
             self._start_due(owned)
         self.sketch.collect()
         self._pause_or_resume()
-        self._check_broker()
+        self.source.check_available(self.plan.checkpoint.give_up_s)
         self._report.update(stopping=self._stopping, registry_outage=self.intake.decoder.outage)
 
     def _poll(self) -> list[PartitionBatch]:
@@ -171,11 +164,6 @@ class Worker:
         if paused - wanted:
             self.source.resume(paused - wanted)
 
-    def _check_broker(self) -> None:
-        away_s = self.source.away_s
-        if away_s is not None and away_s > self.plan.checkpoint.give_up_s:
-            raise BrokerRefusedError(f"no broker has answered for {away_s:.0f} s ({self.source.away_words})")
-
     # The order: durable first, everything else follows from the manifest
 
     def _start_due(self, owned: OwnedPartition) -> None:
@@ -200,10 +188,8 @@ class Worker:
         """`publish`: with a snapshot of the state."""
         publish = publish and self.delivery.encoder is not None
         freezing, asking = self.sketch.freeze(owned), self.questions.ask_topic(count=publish)
-        self.watch.checkpoint_begun(owned.number, owned.taken.dirty_since_s)
         owned.taken.begin_checkpoint()
         if publish:
-            self.watch.snapshot_begun(owned.number, owned.taken.unpublished_since_s)
             owned.taken.begin_snapshot(self.runtime.clock())
         self.jobs.start(owned, "checkpoint", self._checkpoint(owned, freezing, asking, publish=publish))
 
@@ -219,6 +205,7 @@ class Worker:
            (in transactional delivery at once). What fails stays pending and is retried from it.
         5. Old checkpoints are pruned.
         """
+        began_s = self.runtime.clock()
         frozen = yield from answer("freeze", freezing)
         binding = yield from self.questions.binding(owned.number, asking)
         yield from self.intake.acknowledged(owned.number, frozen.next_offset)
@@ -227,7 +214,8 @@ class Worker:
         if publish:
             snapshot = yield from answer("snapshot", self.runtime.compute(self._encode, owned, frozen, binding))
         manifest = yield from owned.chain.write(frozen, binding, snapshot)
-        self.watch.durable(owned.number, manifest)
+        owned.taken.end_checkpoint()
+        self.watch.durable(owned.number, manifest, self.runtime.clock() - began_s)
         owned.log.debug("checkpoint", next_offset=manifest.next_offset)
         yield from reached(self.runtime, "after-manifest")
         yield from self.delivery.deliver(owned, snapshot)
@@ -279,7 +267,7 @@ class Worker:
         owned.begin_reading(state, self.runtime.clock())
         self.sketch.begin(owned, state)
         self.source.begin(owned.number, Start(state.next_offset, state.leader_epoch))
-        self.watch.restored(owned.number, owned.live.facts)
+        self.watch.restored(self.runtime.clock() - owned.assigned_s, state.rows)
         owned.log.info("restored", next_offset=state.next_offset, rows=state.rows)
 
     # What became of jobs
@@ -290,7 +278,7 @@ class Worker:
         if isinstance(error, FencedError):
             # Another worker owns it: write nothing, leave the group and join again. What waits or is being claimed
             # goes too: it will be assigned again, to this worker or to another.
-            self.watch.fenced(owned.number, finished.kind)
+            self.watch.fenced(finished.kind)
             owned.log.warning("fenced", reason=str(error))
             self._release(owned, *self.partitions.among(Phase.WAITING, Phase.CLAIMING))
             self.source.rejoin()
@@ -419,11 +407,9 @@ class Worker:
         if self.letters_for is not None:
             self.intake.letters = self.letters_for((yield from questions.patiently("topic id", source.topic_id)))
         if self.plan.until_end:
-            everything = range(questions.partitions)
-            ends = yield from questions.patiently("end offsets", partial(source.end_offsets, everything))
-            self.progress.ends = ends
-            publishes = self.delivery.encoder is not None
-            self._until_end = UntilEnd(ends, self.plan, self.runtime, source, self.partitions, self.log, publishes)
+            ask = partial(source.end_offsets, range(questions.partitions))
+            self.progress.ends = ends = yield from questions.patiently("end offsets", ask)
+            self._until_end = UntilEnd(ends, self.plan, self.runtime, source, self.partitions, self.log)
 
     def stop(self) -> None:
         """A last checkpoint, then the end. May be called from a signal handler."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 
-from sfd_stream.observe.facts import Around, Facts, Seen
+from sfd_stream.observe.facts import Around
 from sfd_stream.observe.registry import Meter
-from sfd_stream.observe.spectra import Looker, Shot
+from sfd_stream.observe.spectra import Looker
 from sfd_stream.observe.worker_status import Identity, Watch
 from sfd_stream.sketch.builder import Parameters
 from sfd_stream.sketch.rows import RowBlock
@@ -18,6 +19,11 @@ from sfd_stream.state.manifest import Binding, BlobRef, Kind, Manifest, StateId,
 from sfd_stream.state.partition import PartitionState, Shape
 from sfd_stream.wire.columns import HashedColumns
 from sfd_stream.wire.rows.decode import DecodedBatch
+from sfd_stream.worker.jobs import Jobs
+from sfd_stream.worker.partitions import OwnedPartition, Partitions, Phase
+from sfd_stream.worker.report import Report
+from sfd_stream.worker.runtime import Runtime
+from sfd_stream.worker.sketch_thread import SketchThread
 
 WORDS = ("array", "axis", "dtype", "index", "shape", "matrix", "values", "return", "default", "optional", "callable")
 
@@ -50,6 +56,22 @@ def manifest(number: int, *, partition: int = 0, epoch: int = 3, next_offset: in
     )  # fmt: skip
 
 
+class StagedSource:
+    """Where reading stands, as the test has it."""
+
+    def __init__(self) -> None:
+        self.positions: dict[int, int] = {}
+        self.ends: dict[int, int] = {}
+        self.paused: set[int] = set()
+        self.last_committed: dict[int, int] = {}
+
+    def position(self, partition: int) -> int:
+        return self.positions[partition]
+
+    def known_end(self, partition: int) -> int | None:
+        return self.ends[partition]
+
+
 @dataclass
 class Stage:
     """`feed` rows, `tick` time on; `watch.status` is what the port would show."""
@@ -61,37 +83,66 @@ class Stage:
     clock: Clock = field(default_factory=Clock)
     wall: Clock = field(default_factory=lambda: Clock(1_800_000_000.0))
     worker: str = "0"
+    first: int = 0  # the number of the first partition
 
     def __post_init__(self) -> None:
         self.rng = np.random.default_rng(1)
         self.looker = Looker(AtOnce().submit, self.clock, self.wall, drift_every_s=30.0)
         identity = Identity(self.worker, "group", "rows", self.ell, "fused", 2**30, shows=True)
         self.watch = Watch(identity, Meter(), self.looker, self.clock, self.wall)
-        names = dict(enumerate(self.words))
-        parameters = Parameters(d=self.d, ell=self.ell, buffer_entries_max=4_000)
-        shape = Shape(HashedColumns(self.d, names=names), parameters)
-        self.states = {p: PartitionState(shape, 0) for p in range(self.partitions)}
-        self.ends = dict.fromkeys(self.states, 0)
-        self.modes = dict.fromkeys(self.states, "reading")
-        self.dirty: dict[int, float | None] = dict.fromkeys(self.states)
-        self.unseen: dict[int, float | None] = dict.fromkeys(self.states)
-        self.manifests = {p: manifest(1, partition=p) for p in self.states}
         self.around = Around(True, False, True, None, 2**26)
-        self.watch.rebalanced("assign", list(self.states))
-        for partition, state in self.states.items():
-            self.watch.restored(partition, Facts.of(state))
+        self.source: Any = StagedSource()
+        store: Any = None
+        runtime, plan = Runtime(store, clock=self.clock, sketch=AtOnce()), cast("Any", None)
+        self.table, sketch = Partitions(plan), SketchThread(runtime, self.watch)
+        self.report = Report(plan, runtime, self.source, self.table, Jobs(runtime), sketch, self.watch)
+        parameters = Parameters(d=self.d, ell=self.ell, buffer_entries_max=4_000)
+        shape = Shape(HashedColumns(self.d, names=dict(enumerate(self.words))), parameters)
+        numbers = range(self.first, self.first + self.partitions)
+        self.watch.rebalanced("assign", numbers)
+        for number in numbers:
+            chain: Any = SimpleNamespace(where=f"rows/{number}", manifest=manifest(1, partition=number), published=None)
+            chain.has_newer_state = False
+            owned = OwnedPartition(number, chain, SilentLog(), self.clock())
+            for phase in (Phase.CLAIMING, Phase.READING):
+                owned.move(phase)
+            owned.begin_reading(PartitionState(shape, 0), self.clock())
+            sketch.begin(owned, PartitionState(shape, 0))
+            self.table.add(owned)
+            self.source.positions[number] = self.source.ends[number] = self.source.last_committed[number] = 0
+            self.watch.restored(0.0, 0)
+
+    @property
+    def ends(self) -> dict[int, int]:
+        return self.source.ends  # type: ignore[no-any-return]
+
+    def owned(self, partition: int) -> OwnedPartition:
+        found = self.table.get(partition)
+        assert found is not None
+        return found
+
+    @property
+    def states(self) -> dict[int, PartitionState]:
+        return {owned.number: owned.live.whole for owned in self.table}
+
+    def put(self, partition: int, state: str) -> None:
+        """One of metrics.STATES."""
+        owned = self.owned(partition)
+        owned.store_behind = state == "paused"
+        owned.phase = Phase.READING if state == "paused" else Phase(state)
 
     def feed(self, partition: int, rows: int) -> None:
-        state = self.states[partition]
-        block = self._rows(rows)
-        before = Facts.of(state)
-        batch = DecodedBatch(block, np.ones(rows, np.int64), (), state.columns, ())
-        state.apply(batch, state.next_offset + rows, None, 0)
+        owned, block = self.owned(partition), self._rows(rows)
+        before, next_offset = owned.live.facts, owned.live.facts.next_offset + rows
+        batch = DecodedBatch(block, np.ones(rows, np.int64), (), owned.live.whole.columns, ())
+        owned.live.apply(batch, next_offset, None, 0)
+        since_s = owned.taken.unpublished_since_s
+        owned.taken.take(batch, next_offset, self.clock())
+        owned.taken.unpublished_since_s = since_s  # `age` says when
         self.watch.took(partition, messages=rows, rows=rows, nnz=block.nnz, size=8 * block.nnz, tombstones=0)
-        self.watch.applied(partition, before, Facts.of(state), 0.05)
-        self.ends[partition] = max(self.ends[partition], state.next_offset)
-        if self.dirty[partition] is None:
-            self.dirty[partition] = self.clock.now
+        self.watch.applied(partition, before, owned.live.facts, 0.05)
+        self.source.positions[partition] = next_offset
+        self.ends[partition] = max(self.ends[partition], next_offset)
 
     def _rows(self, rows: int) -> RowBlock:
         """A few strong topics of columns, which shift slowly, and noise."""
@@ -106,24 +157,26 @@ class Stage:
         return RowBlock(indptr.astype(np.int64), indices, self.rng.exponential(1.0, len(indices)), self.d)
 
     def checkpoint(self, partition: int) -> None:
-        before = self.manifests[partition]
-        self.watch.checkpoint_begun(partition, self.dirty[partition])
-        self.dirty[partition] = None
-        offset = self.states[partition].next_offset
-        self.manifests[partition] = manifest(before.number + 1, partition=partition, next_offset=offset)
-        self.watch.durable(partition, self.manifests[partition])
+        self.owned(partition).taken.begin_checkpoint()
+        self.stored(partition)
 
-    def seen(self) -> list[Seen]:
-        return [
-            Seen(
-                p, self.modes[p], Facts.of(state), state.next_offset, self.manifests[p].next_offset, self.ends[p],
-                self.manifests[p], self.dirty[p], self.unseen[p],
-            )
-            for p, state in self.states.items()
-        ]  # fmt: skip
+    def stored(self, partition: int) -> None:
+        """The checkpoint that was begun is durable."""
+        owned, offset = self.owned(partition), self.owned(partition).live.facts.next_offset
+        number = owned.chain.manifest.number + 1  # type: ignore[union-attr]
+        owned.chain.manifest = manifest(number, partition=partition, next_offset=offset)
+        owned.taken.end_checkpoint()
+        self.source.last_committed[partition] = offset
+        self.watch.durable(partition, owned.chain.manifest, 0.1)
 
-    def shoot(self, partition: int) -> Future[Shot]:
-        return AtOnce().submit(Shot.of, self.states[partition])
+    def publish(self, partition: int, size: int) -> None:
+        owned = self.owned(partition)
+        owned.taken.end_snapshot()
+        owned.chain.published = cast("Any", SimpleNamespace(blob=SimpleNamespace(size=size)))
+        self.watch.snapshot_published(partition, 0.25)
+
+    def show(self) -> None:
+        self.report.show(self.around)
 
     def tick(self, seconds: float = 1.0) -> None:
         self.clock.now += seconds
@@ -131,4 +184,14 @@ class Stage:
         self.watch.alive()
         self.watch.polled()
         if self.watch.due():
-            self.watch.look_around(self.seen(), self.around, self.shoot)
+            self.show()
+
+
+class SilentLog:
+    def bind(self, **_: Any) -> SilentLog:
+        return self
+
+    def info(self, event: str, **_: Any) -> None:
+        """Nobody reads it."""
+
+    warning = debug = info

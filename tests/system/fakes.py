@@ -96,6 +96,9 @@ class FakeSource:
         self.away_words = ""
         self.polls = 0
 
+    def check_available(self, give_up_s: float) -> None:
+        """A broker that always answers."""
+
     def subscribe(self, listener: RebalanceListener) -> None:
         self.listener = listener
 

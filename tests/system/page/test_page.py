@@ -48,7 +48,7 @@ class Live:
                     self.stage.feed(partition, 20)
             self.stage.watch.alive()
             if self.stage.watch.due() and self.flowing.is_set():
-                self.stage.watch.look_around(self.stage.seen(), self.stage.around, self.stage.shoot)
+                self.stage.show()
 
     @contextmanager
     def running(self) -> Iterator[str]:

@@ -38,10 +38,10 @@ def busy() -> Stage:
     stage.watch.dead_letter(0, 7, "malformed", "not msgpack", b"\xff")
     stage.watch.job_failed("checkpoint", StoreUnavailableError("away"))
     stage.checkpoint(0)
-    stage.watch.snapshot_published(0, 0.25, 12_345)
-    stage.watch.snapshot_published(1, 0.25, 12_345)
+    for partition in (0, 1):
+        stage.publish(partition, 12_345)
     stage.watch.rebalanced("revoke", [5])
-    stage.watch.fenced(6, "retention")
+    stage.watch.fenced("retention")
     stage.tick()
     return stage
 
@@ -110,7 +110,7 @@ def test_every_reason_of_the_decoder_is_a_series_from_the_start() -> None:
 def test_two_workers_in_one_process_do_not_collide() -> None:
     one, other = Stage(worker="1"), Stage(worker="2")
     one.feed(0, 10)
-    one.watch.fenced(0, "checkpoint")
+    one.watch.fenced("checkpoint")
     assert samples(one)["sfd_rows_total", (("partition", "0"),)] == 10
     assert ("sfd_rows_total", (("partition", "0"),)) not in samples(other)
     assert samples(other)["sfd_fences_total", ()] == 0
@@ -124,7 +124,7 @@ def test_a_failure_counts_as_its_job_s_and_by_its_kind_and_nowhere_else(job: str
     stage = Stage()
     stage.watch.job_failed(job, StoreUnavailableError("away"))
     stage.watch.job_failed(job, StoreRefusedError("no right"))
-    stage.watch.fenced(0, job)
+    stage.watch.fenced(job)
     stage.watch.job_failed(job, ReleasedError())
     counted = {where: value for where, value in samples(stage).items() if "_failures_" in where[0] and value}
     kinds = ("unavailable", "refused", "fenced", "abandoned")

@@ -190,7 +190,8 @@ def test_health_fails_when_the_loop_does_not_turn_and_only_then() -> None:
     stage = Stage()
     stage.tick()
     stage.around = stage.around._replace(broker_away_s=500.0, joined=False)
-    stage.modes = dict.fromkeys(stage.modes, "paused")
+    for partition in stage.states:
+        stage.put(partition, "paused")
     stage.tick()
     with port_of(stage) as port:
         assert ask(port, "/healthz")[0] == 200, "a broker or a store that is away is no reason to restart"

@@ -12,7 +12,6 @@ from sfd_stream import FrequentDirections
 from sfd_stream.cli.build import watch_of
 from sfd_stream.config import load
 from sfd_stream.observe.facts import Around, preview
-from sfd_stream.observe.history import SILENT_AFTER_S, STUCK_AFTER_S
 from sfd_stream.observe.registry import exposition
 from sfd_stream.observe.spectra import (
     COLUMNS,
@@ -34,6 +33,7 @@ from sfd_stream.sketch.drift import mean_squared_sine
 from sfd_stream.sketch.sketch import Sketch
 from sfd_stream.state.partition import PartitionState, Shape
 from sfd_stream.wire.rows.decode import FixedColumns, HashedColumns, decode, encode_row
+from sfd_stream.worker.report import SILENT_S, STUCK_S
 from tests.support.watched import AtOnce, Clock, Stage
 
 
@@ -42,13 +42,12 @@ def test_the_age_is_that_of_the_oldest_row_not_durable_even_while_its_checkpoint
     stage.feed(0, 5)
     stage.tick(10.0)
     assert stage.watch.status.partitions[0].checkpoint_age_s == 10.0
-    stage.watch.checkpoint_begun(0, stage.dirty[0])
-    stage.dirty[0] = None
+    stage.owned(0).taken.begin_checkpoint()
     stage.tick(3.0)
     stage.feed(0, 5)
     stage.tick(2.0)
     assert stage.watch.status.partitions[0].checkpoint_age_s == 15.0
-    stage.watch.durable(0, stage.manifests[0])
+    stage.stored(0)
     stage.tick(1.0)
     assert stage.watch.status.partitions[0].checkpoint_age_s == 3.0
 
@@ -64,13 +63,13 @@ def test_an_idle_topic_is_not_old() -> None:
 def test_a_partition_is_stuck_when_its_offset_is_flat_while_its_lag_grows_and_only_then() -> None:
     stage = Stage(partitions=3)
     stage.tick()
-    for _ in range(int(STUCK_AFTER_S)):
+    for _ in range(int(STUCK_S)):
         stage.ends[0] += 10  # grows, and stands still
         stage.ends[1] += 10  # grows, and moves
         stage.feed(1, 1)
         stage.tick()
     stuck = [part.stuck_s for part in stage.watch.status.partitions]
-    assert stuck[0] >= STUCK_AFTER_S
+    assert stuck[0] >= STUCK_S
     assert stuck[1:] == [0.0, 0.0]
     assert stage.watch.status.doing.startswith("stuck: partition 0 ")
     stage.feed(0, 1)
@@ -80,21 +79,21 @@ def test_a_partition_is_stuck_when_its_offset_is_flat_while_its_lag_grows_and_on
 
 def test_a_partition_that_has_records_and_delivers_none_for_a_minute_is_stuck_also_when_its_lag_does_not_grow() -> None:
     stage = Stage(partitions=4)
-    stage.ends = {0: 10, 1: 10, 2: 10, 3: 0}  # 0 is silent, 1 delivers, 2 is paused by us, 3 has no records
+    stage.ends.update({0: 10, 1: 10, 2: 10, 3: 0})  # 0 is silent, 1 delivers, 2 is paused by us, 3 has no records
     stage.tick()
-    for second in range(1, int(SILENT_AFTER_S) + 2):
+    for second in range(1, int(SILENT_S) + 2):
         if second % 50 == 0:
             stage.feed(1, 1)
         stage.clock.now += 1
-        seen = [part._replace(paused=part.partition == 2) for part in stage.seen()]
-        stage.watch.look_around(seen, stage.around, stage.shoot)
+        stage.source.paused = {2}
+        stage.show()
         stuck = [part.stuck_s for part in stage.watch.status.partitions]
         assert stuck[1:] == [0.0, 0.0, 0.0]
-        assert (stuck[0] > 0) == (second >= SILENT_AFTER_S)
+        assert (stuck[0] > 0) == (second >= SILENT_S)
     assert stage.watch.status.doing.startswith("stuck: partition 0 ")
     exported = exposition(stage.watch.meter, stage.watch.status, 0).decode().splitlines()
     values = [line.rsplit(" ", 1)[1] for line in exported if line.startswith("sfd_partition_stuck_seconds{")]
-    assert [float(value) for value in values] == [SILENT_AFTER_S + 1, 0.0, 0.0, 0.0]
+    assert [float(value) for value in values] == [SILENT_S + 1, 0.0, 0.0, 0.0]
     stage.feed(0, 1)
     stage.tick()
     assert stage.watch.status.partitions[0].stuck_s == 0.0
@@ -104,38 +103,42 @@ def test_a_partition_is_not_called_stuck_because_its_broker_is_unavailable() -> 
     stage = Stage(partitions=1)
     stage.ends[0] = 10
     stage.around = stage.around._replace(broker_away_s=1.0)
-    for _ in range(int(SILENT_AFTER_S) + 5):
+    for _ in range(int(SILENT_S) + 5):
         stage.tick()
     stage.around = stage.around._replace(broker_away_s=None)
-    for _ in range(int(SILENT_AFTER_S) - 5):
+    for _ in range(int(SILENT_S) - 5):
         stage.tick()
         assert stage.watch.status.partitions[0].stuck_s == 0.0
     for _ in range(10):
         stage.tick()
-    assert stage.watch.status.partitions[0].stuck_s >= SILENT_AFTER_S
+    assert stage.watch.status.partitions[0].stuck_s >= SILENT_S
 
 
 @pytest.mark.parametrize("state", ["waiting", "claiming"])
 def test_a_partition_that_is_not_read_yet_has_a_lag_and_is_stuck_when_it_grows(state: str) -> None:
     stage = Stage(partitions=1)
-    for second in range(int(STUCK_AFTER_S) + 2):
+    stage.put(0, state)
+    owned, memory = stage.owned(0), stage.report.memory(stage.owned(0))
+    owned.sketched = owned.backlog = owned.chain.manifest = None
+    stage.source.positions.clear()
+    for second in range(int(STUCK_S) + 2):
         stage.clock.now += 1
-        unread = stage.seen()[0]._replace(state=state, facts=None, position=None, manifest=None, begins_at=70)
-        stage.watch.look_around([unread._replace(end=100 + second)], stage.around, stage.shoot)
+        memory.begins_at, memory.end = 70, 100 + second
+        stage.show()
     part = stage.watch.status.partitions[0]
-    assert (part.applied, part.lag) == (70, 30 + STUCK_AFTER_S + 1)
-    assert part.stuck_s >= STUCK_AFTER_S
+    assert (part.applied, part.lag) == (70, 30 + STUCK_S + 1)
+    assert part.stuck_s >= STUCK_S
 
 
 def test_lag_is_end_minus_applied_and_control_records_leave_none() -> None:
     stage = Stage(partitions=1)
     stage.feed(0, 10)
     stage.ends[0] = 12
-    seen = stage.seen()[0]
-    stage.clock.now += 1
-    stage.watch.look_around([seen._replace(position=12)], stage.around, stage.shoot)
+    stage.source.positions[0] = 12
+    stage.tick()
     assert stage.watch.status.partitions[0].lag == 0
-    stage.watch.look_around([seen._replace(position=12)], stage.around._replace(sketch_idle=False), stage.shoot)
+    stage.around = stage.around._replace(sketch_idle=False)
+    stage.tick()
     assert stage.watch.status.partitions[0].lag == 2
 
 
@@ -160,7 +163,8 @@ def test_ready_means_all_that_is_assigned_is_restored(
     around: Around, modes: list[str], ready: bool, doing: str
 ) -> None:
     stage = Stage(partitions=len(modes))
-    stage.modes = dict(enumerate(modes))
+    for partition, mode in enumerate(modes):
+        stage.put(partition, mode)
     stage.around = around
     stage.tick()
     assert (stage.watch.status.ready, stage.watch.status.doing) == (ready, doing)
@@ -209,9 +213,8 @@ def test_replay_passes_control_records_at_the_end_as_the_lag_does() -> None:
     stage.tick()
     stage.feed(0, 10)
     for position, ended in ((10, 0), (11, 1)):
-        stage.clock.now += 1
-        seen = stage.seen()[0]._replace(position=position)
-        stage.watch.look_around([seen], stage.around, stage.shoot)
+        stage.source.positions[0] = position
+        stage.tick()
         value = stage.watch.meter.registry.get_sample_value
         assert (value("sfd_replay_seconds_count"), value("sfd_replayed_rows_total")) == (ended, 10 * ended)
 
@@ -247,7 +250,7 @@ def test_what_is_merged_is_what_is_assigned_also_after_one_has_gone() -> None:
         stage.tick(5.0)
     assert stage.watch.status.merged is not None
     assert stage.watch.status.merged.rows == 303
-    del stage.states[1]
+    stage.table.remove(stage.owned(1))
     stage.tick(5.0)
     stage.tick(5.0)
     assert stage.watch.status.merged.rows == 202
@@ -293,8 +296,8 @@ def publishing(partitions: int) -> Stage:
 def test_a_snapshot_s_sketch_is_shown_and_no_other_is_made_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     stage = publishing(2)
     shots = []
-    shoot = stage.shoot
-    monkeypatch.setattr(stage, "shoot", lambda partition: shots.append(partition) or shoot(partition))
+    shoot = stage.report._shoot
+    monkeypatch.setattr(stage.report, "_shoot", lambda partition: shots.append(partition) or shoot(partition))
     for partition, state in stage.states.items():
         stage.feed(partition, 200)
         stage.looker.see(partition, state.sketch(), state.columns)
@@ -350,18 +353,18 @@ def test_sketches_that_wait_to_be_looked_at_have_a_limit(monkeypatch: pytest.Mon
 
 def test_rows_that_no_snapshot_shows_grow_old_until_one_is_acknowledged() -> None:
     stage = Stage(partitions=1)
-    stage.unseen[0] = stage.clock.now
+    taken = stage.owned(0).taken
+    taken.unpublished_since_s = stage.clock.now
     stage.tick(10.0)
     assert stage.watch.status.partitions[0].snapshot_age_s == 10
-    stage.watch.snapshot_begun(0, stage.unseen[0])
-    stage.unseen[0] = None
+    taken.begin_snapshot(stage.clock.now)
     stage.tick(5.0)
     assert stage.watch.status.partitions[0].snapshot_age_s == 15, "it is on its way"
     stage.watch.snapshot_failed("unavailable")
-    stage.watch.snapshot_begun(0, stage.clock.now)
+    taken.begin_snapshot(stage.clock.now)
     stage.tick(5.0)
     assert stage.watch.status.partitions[0].snapshot_age_s == 20, "the next one has to show the same rows"
-    stage.watch.snapshot_published(0, 0.1, 1_000)
+    stage.publish(0, 1_000)
     stage.tick(500.0)
     assert stage.watch.status.partitions[0].snapshot_age_s == 0, "an idle topic is not old"
 
@@ -451,7 +454,7 @@ def test_rows_that_wait_long_for_a_checkpoint_are_not_keeping_up() -> None:
     stage = Stage()
     for every_s, late in ((5.0, True), (30.0, False)):
         stage.watch.identity = replace(stage.watch.identity, checkpoint_every_s=every_s)
-        stage.dirty[0] = stage.clock.now - 46.0
+        stage.owned(0).taken.dirty_since_s = stage.clock.now - 46.0
         stage.feed(0, 5)
         stage.tick(1.0)
         said = "checkpoints are late: a row has waited for 47 s, and checkpoint.every_s is 5 s"

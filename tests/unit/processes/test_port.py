@@ -79,10 +79,9 @@ def until_told(port: Port, clock: Clock, key: str) -> Any:
 
 
 def test_the_status_has_one_spectrum_of_what_all_workers_hold(tmp_path: Path) -> None:
-    clock, stages = Clock(), {name: Stage(partitions=2, worker=name) for name in ("1", "2")}
-    for stage, moved in zip(stages.values(), (0, 10), strict=True):
-        for attribute in ("states", "ends", "modes", "dirty", "unseen", "manifests"):
-            setattr(stage, attribute, {p + moved: value for p, value in getattr(stage, attribute).items()})
+    clock, firsts = Clock(), {"1": 0, "2": 10}
+    stages = {name: Stage(partitions=2, worker=name, first=first) for name, first in firsts.items()}
+    for stage in stages.values():
         for partition in stage.states:
             stage.feed(partition, 100 + partition)
     with crew(tmp_path, stages, clock) as port:
@@ -121,7 +120,7 @@ def test_health_and_readiness_are_those_of_all(tmp_path: Path, stages: dict[str,
     with crew(tmp_path, stages, Clock()) as port:
         assert (ask(port, "/healthz")[0], ask(port, "/readyz")[0]) == (200, 200)
     stages["2"].clock.now += 100
-    stages["1"].modes = {0: "claiming"}
+    stages["1"].put(0, "claiming")
     stages["1"].tick()
     with crew(tmp_path, stages, Clock()) as port:
         assert ask(port, "/healthz")[::2] == (503, b"worker 2: the loop has not turned for 100 s\n")

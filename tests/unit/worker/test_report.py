@@ -8,10 +8,9 @@ import threading
 import pytest
 
 from sfd_stream.kafka.records import PartitionBatch
-from sfd_stream.observe.history import SILENT_AFTER_S
 from sfd_stream.observe.status import PartitionStatus, as_json
 from sfd_stream.observe.worker_status import STATUS_EVERY_S
-from sfd_stream.worker.report import ENDS_EVERY_S, STUCK_S
+from sfd_stream.worker.report import ENDS_EVERY_S, SILENT_S, STUCK_S
 from sfd_stream.worker.worker import Worker
 from tests.support.watched import Clock
 from tests.system.fakes import rows, worker_on
@@ -71,7 +70,7 @@ def test_a_partition_that_falls_silent_is_logged_once_and_again_when_it_delivers
         statuses(worker, clock)
     told = diary.of("partition delivers no records")
     assert [(each["partition"], each["unread"]) for each in told] == [(1, 30)]
-    assert told[0]["seconds"] >= SILENT_AFTER_S
+    assert told[0]["seconds"] >= SILENT_S
     shown = worker.watch.status.partitions
     assert [(part.silent_s > 0, part.stuck_s > 0) for part in shown] == [(False, False), (True, True)]
     assert not diary.said("partition delivers records again")

@@ -16,7 +16,7 @@ from sfd_stream.kafka.transactional_producer import NotCommittedError, Offset, O
 from sfd_stream.state.manifest import Binding, BlobRef, Kind, Manifest, SnapshotRef, StateId
 from sfd_stream.state.offset_metadata import metadata_of
 from sfd_stream.worker.jobs import Job, Jobs
-from sfd_stream.worker.partitions import OwnedPartition, Partitions
+from sfd_stream.worker.partitions import Backlog, OwnedPartition, Partitions
 from sfd_stream.worker.questions import Questions
 from sfd_stream.worker.runtime import Runtime
 from sfd_stream.worker.transactional import Transactional
@@ -109,7 +109,8 @@ class FakeGroup:
 
 def owned_of(newest: Manifest) -> Any:
     chain: Any = FakeChain(newest)
-    return OwnedPartition(newest.binding.partition, chain, Diary(), 0.0)
+    columns: Any = None
+    return OwnedPartition(newest.binding.partition, chain, Diary(), 0.0, backlog=Backlog(columns, 0, 0.0, 0.0))
 
 
 def delivery_of(group: FakeGroup, sink: FakeSink, runtime: Runtime | None = None) -> Transactional:
