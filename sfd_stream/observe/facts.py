@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from sfd_stream.errors import FencedError, StoreRefusedError, StoreUnavailableError
-from sfd_stream.observe.status import KafkaStatistics, Moment, PartitionStatus, Spectrum, Status, rounded
+from sfd_stream.observe.status import KafkaStatistics, Moment, PartitionStatus, SpectrumStatus, Status, rounded
 from sfd_stream.state.manifest import Manifest, blob_name_of
 from sfd_stream.state.partition import PartitionState
 
@@ -76,7 +76,7 @@ class Around(NamedTuple):
     registry_outage: str | None = None
 
 
-def counts_of(facts: Facts, spectrum: Spectrum | None) -> dict[str, Any]:
+def counts_of(facts: Facts, spectrum: SpectrumStatus | None) -> dict[str, Any]:
     """The fields of a partition's status that its state has.
 
     Delta is that of the sketch one would read now, where a sample has been taken; else that of what was shrunk.

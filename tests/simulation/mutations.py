@@ -90,7 +90,7 @@ MUTATIONS: dict[str, Mutation] = {
         '            raise FencedError(f"somebody else went on from checkpoint {outcome.number} of {self.where}")',
         "            return Created(self.newest)",
         300,
-        aim="stalls",
+        aim="claims",
     ),
     "fenced owner stays in the group": _one(
         "worker/worker.py", "        self.source.rejoin()", "        pass", 300, aim="stalls"
