@@ -26,7 +26,7 @@ COMPARED, UNEVEN = 64, 2.0
 
 MORE_WHERE_UNEVEN, MORE_D_MAX = 18, 1 << 16
 """How many more start columns there are where energy is uneven: with them two passes separate a burst from noise that
-is about as strong. Above `MORE_D_MAX` columns of the rows there are `OVERSAMPLING` more, as a shrink's memory grows with each."""
+is about as strong. Rows with more than `MORE_D_MAX` columns get `OVERSAMPLING` more: there each one costs memory."""
 
 SQUARE_MIN = 1e-200
 """A squared length below this may have lost digits to underflow."""
