@@ -16,6 +16,9 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-com
 export OPENBLAS_NUM_THREADS ?= 1
 export MKL_NUM_THREADS ?= 1
 export OMP_NUM_THREADS ?= 1
+# Compiled modules are kept, whatever the environment says: the tests start hundreds of processes, and each would compile
+# everything that it imports again, for two seconds.
+export PYTHONDONTWRITEBYTECODE :=
 # Where the project is published, as https://host/path; it is nowhere in the sources.
 REPOSITORY_URL ?=
 # What is built goes here.

@@ -24,6 +24,10 @@ GAUSSIANS = 2
 COMPARED, UNEVEN = 64, 2.0
 """Energy is uneven where one of 64 groups with equal numbers of rows has at least twice the mean of all."""
 
+MORE_WHERE_UNEVEN, MORE_D_MAX = 18, 1 << 16
+"""How many more start columns there are where energy is uneven: with them two passes separate a burst from noise that
+is about as strong. Rows with more than `MORE_D_MAX` columns get `OVERSAMPLING` more: there each one costs memory."""
+
 SQUARE_MIN = 1e-200
 """A squared length below this may have lost digits to underflow."""
 
@@ -169,7 +173,10 @@ def start_columns(stack: Stack, width: int, rng: np.random.Generator, *, uneven:
     are more of them: else the strong rows would share too few columns.
     """
     known = len(stack.B)
-    fresh = max(width - known, GAUSSIANS + 1) + (OVERSAMPLING if uneven else 0)
+    fresh = max(width - known, GAUSSIANS + 1)
+    if uneven:
+        more = MORE_WHERE_UNEVEN if stack.d <= MORE_D_MAX else OVERSAMPLING
+        fresh += min(more, min(stack.rows, stack.d) - known - fresh)
     bounds = _equal_energy(stack, fresh - GAUSSIANS) if uneven else _equal_counts(stack, fresh - GAUSSIANS)
     groups = len(bounds) - 1
     X = np.empty((stack.d, known + fresh))

@@ -15,6 +15,7 @@ from tests.deploy.chart import CHART, Answer, helm, render, values_file
 from tests.deploy.test_chart import ON_DISK, with_values
 from tests.deploy.test_chart_values import MERGE, TOPICS
 from tests.support.slow import smoke_first
+from tests.support.trees import RELEASED, NoHistoryError, extract
 
 PARTS_OF_HELM = ("nil pointer", "error calling", "wrong type", "YAML parse error", "can't evaluate")
 
@@ -178,6 +179,28 @@ def test_keda_reads_the_lag_of_msk_by_a_role_of_its_own(more: dict[str, str], wo
     assert words in answer.said
     with_reference = {"keda/authenticationRef": "msk", "keda/metadata": {**metadata}}
     assert render(with_values(**MSK, **with_reference)).ok
+
+
+IMMUTABLE = ("selector", "serviceName", "podManagementPolicy", "volumeClaimTemplates", "clusterIP", "accessModes")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["smallest", "everything"])
+def test_a_release_of_the_older_chart_can_be_upgraded_with_its_own_values(name: str, tmp_path: Path) -> None:
+    """No value that was taken is refused, no object but the Job is renamed, no field that can't be changed differs."""
+    try:
+        old = extract(RELEASED, tmp_path) / "helm" / CHART.name
+    except NoHistoryError as error:
+        pytest.skip(str(error))
+    values = yaml.safe_load((old / "ci" / f"{name}-values.yaml").read_text())
+    before, after = (
+        {(one["kind"], one["metadata"]["name"]): one for one in answer.manifests() if one["kind"] != "Job"}
+        for answer in (helm("template", "sketch", str(old), "--namespace", "data", values=values), render(values))
+    )
+    assert set(before) == set(after)
+    for key, manifest in before.items():
+        was, now = manifest.get("spec", {}), after[key].get("spec", {})
+        assert [was.get(field) for field in IMMUTABLE] == [now.get(field) for field in IMMUTABLE], key
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import os
 import re
 import subprocess
 import sys
@@ -207,6 +208,14 @@ def test_every_public_name_can_be_imported_and_no_other() -> None:
     with pytest.raises(AttributeError, match="SparseFrequentDirection"):
         _ = sfd_stream.SparseFrequentDirection
     assert set(sfd_stream.__all__) <= set(dir(sfd_stream))
+
+
+def test_make_keeps_compiled_modules_whatever_the_environment_says() -> None:
+    """Else each of hundreds of processes of the tests compiles everything that it imports again."""
+    ask = ["make", "--no-print-directory", "--eval", 'asked:;@echo "[$$PYTHONDONTWRITEBYTECODE]"', "asked"]
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run(ask, capture_output=True, text=True, check=True, cwd=ROOT, env=environment)
+    assert done.stdout == "[]\n"
 
 
 def test_make_help_lists_every_target_that_has_a_word_about_it() -> None:

@@ -25,6 +25,7 @@ from sfd_stream.state.partition import PartitionState
 from sfd_stream.threads import Computing, DaemonExecutor
 from sfd_stream.worker import checkpoint_chain
 from tests.support.kafka import Broker
+from tests.support.slow import smoke_first
 from tests.system.fakes import rows, worker_on
 from tests.system.runs import Rows, wait_until
 
@@ -206,7 +207,7 @@ sys.exit(main())
 """
 
 
-@pytest.mark.parametrize("number", ["SIGTERM", "SIGINT"])
+@pytest.mark.parametrize("number", smoke_first(["SIGTERM", "SIGINT"]))
 @pytest.mark.parametrize("module", ["sfd_stream.cli.app", "confluent_kafka", "sfd_stream.worker.worker"])
 def test_a_signal_while_run_is_being_imported_ends_it_with_0(tmp_path: Path, module: str, number: str) -> None:
     """`module` is imported in the first second; the signal arrives just then."""

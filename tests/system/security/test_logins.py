@@ -92,7 +92,7 @@ def test_every_way_in_reads_and_writes_with_exactly_the_rights_in_the_documents(
     assert PASSWORD not in answer.stdout + answer.stderr + read.stdout + read.stderr
 
 
-@pytest.mark.parametrize("way", ["scram", "oauth"])
+@pytest.mark.parametrize("way", smoke_first(["scram", "oauth"]))
 def test_produce_logs_in_as_the_worker_does(broker: SecureBroker, tmp_path: Path, way: str) -> None:
     stage = Stage(broker, tmp_path, way)
     topic = broker.create_topic()
@@ -105,11 +105,13 @@ def test_produce_logs_in_as_the_worker_does(broker: SecureBroker, tmp_path: Path
 
 @pytest.mark.parametrize(
     ("without", "words"),
-    [
-        ("read", "no right to the topic: grant DESCRIBE, and READ or WRITE"),
-        ("group", "no right to the consumer group: grant READ on it"),
-        ("write", "no right to the topic: grant DESCRIBE, and READ or WRITE"),
-    ],
+    smoke_first(
+        [
+            ("read", "no right to the topic: grant DESCRIBE, and READ or WRITE"),
+            ("group", "no right to the consumer group: grant READ on it"),
+            ("write", "no right to the topic: grant DESCRIBE, and READ or WRITE"),
+        ]
+    ),
 )
 def test_a_missing_right_is_named(broker: SecureBroker, tmp_path: Path, without: str, words: str) -> None:
     stage = Stage(broker, tmp_path, "scram")
@@ -121,11 +123,13 @@ def test_a_missing_right_is_named(broker: SecureBroker, tmp_path: Path, without:
 
 @pytest.mark.parametrize(
     ("way", "changes", "words"),
-    [
-        ("scram", {"kafka.sasl.password": "wrong"}, "unknown credentials: check the sasl.* or ssl.* properties"),
-        ("oauth", {"kafka_oauth_callback": "tests.system.security.issuer:stale"}, "unknown credentials"),
-        ("oauth", {"kafka_oauth_callback": "tests.system.security.issuer:away"}, "the issuer does not answer"),
-    ],
+    smoke_first(
+        [
+            ("scram", {"kafka.sasl.password": "wrong"}, "unknown credentials: check the sasl.* or ssl.* properties"),
+            ("oauth", {"kafka_oauth_callback": "tests.system.security.issuer:stale"}, "unknown credentials"),
+            ("oauth", {"kafka_oauth_callback": "tests.system.security.issuer:away"}, "the issuer does not answer"),
+        ]
+    ),
 )
 def test_unknown_credentials_are_said(
     broker: SecureBroker, tmp_path: Path, way: str, changes: dict[str, str], words: str

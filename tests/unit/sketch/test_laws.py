@@ -18,6 +18,7 @@ from sfd_stream.sketch import shrink
 from sfd_stream.sketch.builder import Parameters, SketchBuilder
 from sfd_stream.sketch.rows import RowBlock
 from sfd_stream.sketch.verify import ALPHA
+from tests.support.slow import smoke_first
 from tests.unit.sketch.matrices import (
     METHODS,
     Case,
@@ -212,17 +213,18 @@ def test_the_error_is_about_that_of_frequent_directions(method: str) -> None:
 
 
 UNEVEN_STREAMS: dict[str, Callable[[np.random.Generator], Any]] = {
-    "late burst": lambda rng: late_burst(rng, 6000, 400),
-    "late burst of rank 12": lambda rng: late_burst(rng, 6000, 400, rank=12),
+    "late burst as strong as the noise": lambda rng: late_burst(rng, 8000, 300, late=80),
     "burst of one direction": lambda rng: sp.csr_array(burst(rng, 2000, 120)),
-    "rescaled": lambda rng: rescaled(rng, 5000, 300),
     "turning": lambda rng: sp.csr_array(turning(rng, 2000, 120)),
     "text": lambda rng: sp.csr_array(text(rng, 2000, 120)),
+    "late burst": lambda rng: late_burst(rng, 6000, 400),
+    "late burst of rank 12": lambda rng: late_burst(rng, 6000, 400, rank=12),
+    "rescaled": lambda rng: rescaled(rng, 5000, 300),
 }
 
 
 @pytest.mark.parametrize("ell", [8, pytest.param(16, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("name", UNEVEN_STREAMS)
+@pytest.mark.parametrize("name", smoke_first(UNEVEN_STREAMS, smoke=4))
 def test_the_error_is_at_most_that_of_frequent_directions_where_energy_is_uneven(name: str, ell: int) -> None:
     for seed in range(2):
         A = UNEVEN_STREAMS[name](np.random.default_rng(seed))
@@ -231,20 +233,6 @@ def test_the_error_is_at_most_that_of_frequent_directions_where_energy_is_uneven
             fused = SparseFrequentDirections(ell, seed=search).fit(A).sketch()
             assert covariance_error(A, fused) <= 1.05 * dense
             assert obeys_its_bound(A, fused)
-
-
-def test_the_error_on_a_burst_about_as_strong_as_the_noise_stays_near_that_of_frequent_directions() -> None:
-    """There a pass finds each direction only in part; it was up to 1.7 times.
-
-    Tried on eight fits: MISSED_UNEVEN of 1.3 (as it is) gives 1.20 by 2.5 passes a fit, 1.1 gives 1.05 by 3.1, 1.07
-    gives 1.02 by 3.6, but then rows whose scale changes need 7 passes instead of 2. Two passes before the first
-    certificate and 1.15 give 1.04 by 3.8. Streams of even energy (the paper's, z = 5, z = 20, Zipf) pay for neither.
-    """
-    for seed in range(2):
-        A = late_burst(np.random.default_rng(seed), 8000, 300, late=80)
-        dense = covariance_error(A, FrequentDirections(8).fit(A).sketch())
-        for search in range(3):
-            assert covariance_error(A, SparseFrequentDirections(8, seed=search).fit(A).sketch()) <= 1.25 * dense
 
 
 def test_rows_whose_scale_changes_take_a_few_passes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -66,6 +66,7 @@ def test_nothing_and_everything_are_measured() -> None:
     assert projection_error(A, empty, 3) == np.inf
 
 
+@pytest.mark.slow
 def test_a_million_sparse_columns_need_no_square_matrix() -> None:
     d, n = 1_000_000, 2500
     rng = np.random.default_rng(0)

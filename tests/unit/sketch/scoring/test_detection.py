@@ -6,9 +6,10 @@ import pytest
 
 from benchmarks.anomalies import SETS, auc, inside
 from sfd_stream import ScoreHistogram
+from tests.support.slow import smoke_first
 
 
-@pytest.mark.parametrize("name", ["digits", "breast cancer", "text", "baskets"])
+@pytest.mark.parametrize("name", smoke_first(["baskets", "breast cancer", "text", "digits"], smoke=2))
 def test_the_residual_finds_what_exact_pca_finds(name: str) -> None:
     for labelled in SETS[name]():
         sketch = labelled.sketch()
