@@ -8,6 +8,7 @@ import typer
 
 from sfd_stream import __version__
 from sfd_stream.cli import (
+    basis,
     bench,
     checkpoint,
     config,
@@ -123,6 +124,7 @@ def _register(app: typer.Typer) -> None:
     app.command("health", rich_help_panel=STREAM)(health.health)
     app.command("produce", rich_help_panel=DATA)(produce.produce)
     app.command("topics", rich_help_panel=DATA)(topics.topics)
+    app.add_typer(basis.app(), name="basis", rich_help_panel=STREAM)
     app.add_typer(checkpoint.app(), name="checkpoint", rich_help_panel=STREAM)
     app.add_typer(config.app(), name="config", rich_help_panel=SETTINGS)
     app.command("doctor", rich_help_panel=TOOLS)(doctor.doctor)

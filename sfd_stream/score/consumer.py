@@ -264,16 +264,17 @@ class ScoreConsumer:
         return max(committed, first)
 
     def _states(self, starts: Mapping[int, int], with_state: Collection[int]) -> Job[Mapping[int, ScoreState]]:
-        """A state that belongs to a committed transaction may become visible a moment after its offset."""
+        """Those that belong to committed offsets; one may become visible a moment after its offset."""
         for pause_s in (*STATE_PAUSES_S, None):
             found = yield from self.questions.patiently("score states", self.read_states)
             behind = [p for p in with_state if p not in found or found[p].next_offset < starts[p]]
             if not behind:
-                return found
+                break
             if pause_s is not None:
                 yield Wait("score states", for_s=pause_s)
-        self.log.warning("score states are missing, p-values begin again", partitions=sorted(behind))
-        return {p: state for p, state in found.items() if p not in behind}
+        if behind:
+            self.log.warning("score states are missing, p-values begin again", partitions=sorted(behind))
+        return {p: found[p] for p in with_state if p not in behind}
 
     # Rebalances: called within `poll`. Only a revoke waits, within its budget.
 
@@ -357,7 +358,7 @@ class ScoreConsumer:
         read = [owned for owned in ours if owned.is_read]
         ends = {owned.number: self.source.known_end(owned.number) for owned in read}
         if basis is None:
-            doing = "waiting for a first snapshot"
+            doing = "waiting for a basis to score rows by"
         elif not ours:
             doing = "no partitions assigned"
         else:

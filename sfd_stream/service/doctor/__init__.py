@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sfd_stream.service.doctor import clock, line, machine, records, store, topics
+from sfd_stream.service.doctor import clock, line, machine, records, scores, store, topics
 from sfd_stream.service.doctor.check import Check, Examined, Finding, Verdict, examine, exit_code
 from sfd_stream.service.doctor.patient import Patient
 
@@ -16,5 +16,5 @@ __all__ = ["Check", "Examined", "Finding", "Patient", "Verdict", "checks", "exam
 
 
 def checks() -> Iterator[Check]:
-    for part in (line, topics, records, store, clock, machine):
+    for part in (line, topics, scores, records, store, clock, machine):
         yield from part.checks()
