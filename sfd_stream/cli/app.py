@@ -14,6 +14,7 @@ from sfd_stream.cli import (
     config,
     demo,
     doctor,
+    drift,
     export,
     features,
     health,
@@ -121,6 +122,7 @@ def _register(app: typer.Typer) -> None:
     app.command("watch", rich_help_panel=READING)(watch.watch)
     app.command("plot", rich_help_panel=READING)(plot.plot)
     app.command("export", rich_help_panel=READING)(export.export)
+    app.command("drift", rich_help_panel=READING)(drift.drift)
     app.command("health", rich_help_panel=STREAM)(health.health)
     app.command("produce", rich_help_panel=DATA)(produce.produce)
     app.command("topics", rich_help_panel=DATA)(topics.topics)
