@@ -150,7 +150,6 @@ def _delivery_of(
     sink: Sink | None,
     watch: Watch,
 ) -> Delivery:
-    """A transactional id is new for each worker: the group decides who may deliver, not the id."""
     encoder, log = SnapshotEncoder(settings.snapshot, settings.checkpoint.url), get_logger()
     parts: dict[str, Any] = {"runtime": runtime, "source": source, "partitions": partitions, "log": log}
     if settings.snapshot.topic is None:
@@ -158,14 +157,20 @@ def _delivery_of(
     if settings.snapshot.delivery == "idempotent":
         assert sink is not None
         return Idempotent(**parts, sink=sink, encoder=encoder, watch=watch)
-    transactions = TransactionalSink(
+    transactions = transactions_of(settings, settings.group, runtime)
+    return Transactional(**parts, questions=questions, sink=transactions, encoder=encoder, watch=watch)
+
+
+def transactions_of(settings: Settings, group: str, runtime: Runtime, *, batched: bool = False) -> TransactionalSink:
+    """A transactional id is new for each process: the group decides who may deliver, not the id."""
+    return TransactionalSink(
         _producer_settings(settings),
-        f"{settings.group}-{uuid.uuid4().hex}",
+        f"{group}-{uuid.uuid4().hex}",
         give_up_s=DELIVER_S,
+        batched=batched,
         reach=runtime.reach or (lambda _: None),
         hooks=hooks_of(settings),
     )
-    return Transactional(**parts, questions=questions, sink=transactions, encoder=encoder, watch=watch)
 
 
 def _producer_settings(settings: Settings) -> dict[str, Any]:

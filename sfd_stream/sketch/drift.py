@@ -135,6 +135,16 @@ def principal_angles(V: Float, W: Float) -> Float:
     return np.asarray(scipy.linalg.subspace_angles(V.T, W.T))
 
 
+def moved_columns(V: Float, reference: Float) -> Float:
+    """By column: its share of what the directions V have outside those of the reference. Zeros where nothing is.
+
+    Both have k orthonormal rows and the same columns; the squares add up to those of the sines of all angles.
+    """
+    squares = np.sum((V - (V @ reference.T) @ reference) ** 2, axis=0)
+    whole_share = float(squares.sum())
+    return np.asarray(squares / whole_share if whole_share > len(V) * EPS else np.zeros_like(squares))
+
+
 class Significance(NamedTuple):
     """Whether a stream has changed beyond sampling noise: what `significance` returns.
 
