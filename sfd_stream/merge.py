@@ -30,7 +30,7 @@ from sfd_stream.errors import (
 from sfd_stream.kafka.errors import CHECK_IT
 from sfd_stream.kafka.producer import TOO_LARGE, Sink
 from sfd_stream.observe.merge_status import MergeWatch
-from sfd_stream.reader.merged import MergedSketch, merge
+from sfd_stream.reader.merged import MergedSketch, merge, snapshot_of_merge
 from sfd_stream.reader.reader import SnapshotReader
 from sfd_stream.threads import Computing
 from sfd_stream.wire.snapshot_ids import EPOCH_MAX, SnapshotId
@@ -253,23 +253,6 @@ class Merger:
             delta_ratio=round(ratio, 6),
             payload_bytes=size,
         )
-
-
-def snapshot_of_merge(merged: MergedSketch, snapshot_id: SnapshotId, made_at_s: float) -> Snapshot:
-    """As a snapshot of one partition of one: what is below it stands in its parts. As wide as its widest part."""
-    return Snapshot(
-        id=snapshot_id,
-        partitions=1,
-        next_offset=0,
-        made_at_s=made_at_s,
-        sketch=merged.sketch,
-        columns=merged.columns,
-        hash_seed=merged.hash_seed,
-        names=merged.names,
-        mapping=merged.mapping,
-        merged_from=merged.parts,
-        dtype=merged.dtype,
-    )
 
 
 def _held(reader: SnapshotReader) -> list[Snapshot]:

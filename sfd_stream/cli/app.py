@@ -8,11 +8,13 @@ import typer
 
 from sfd_stream import __version__
 from sfd_stream.cli.commands import (
+    basis,
     bench,
     checkpoint,
     config,
     demo,
     doctor,
+    drift,
     export,
     features,
     health,
@@ -120,9 +122,11 @@ def _register(app: typer.Typer) -> None:
     app.command("watch", rich_help_panel=READING)(watch.watch)
     app.command("plot", rich_help_panel=READING)(plot.plot)
     app.command("export", rich_help_panel=READING)(export.export)
+    app.command("drift", rich_help_panel=READING)(drift.drift)
     app.command("health", rich_help_panel=STREAM)(health.health)
     app.command("produce", rich_help_panel=DATA)(produce.produce)
     app.command("topics", rich_help_panel=DATA)(topics.topics)
+    app.add_typer(basis.app(), name="basis", rich_help_panel=STREAM)
     app.add_typer(checkpoint.app(), name="checkpoint", rich_help_panel=STREAM)
     app.add_typer(config.app(), name="config", rich_help_panel=SETTINGS)
     app.command("doctor", rich_help_panel=TOOLS)(doctor.doctor)

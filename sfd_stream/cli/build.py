@@ -158,7 +158,6 @@ def _delivery_of(
     sink: Sink | None,
     watch: Watch,
 ) -> Delivery:
-    """A transactional id is new for each worker: the group decides who may deliver, not the id."""
     parts: dict[str, Any] = {"runtime": runtime, "source": source, "partitions": partitions}
     parts |= {"log": get_logger(), "watch": watch}
     if settings.snapshot.topic is None:
@@ -167,14 +166,20 @@ def _delivery_of(
     if settings.snapshot.delivery == "idempotent":
         assert sink is not None
         return Delivery(**parts, sink=sink, encoder=encoder)
-    transactions = TransactionalSink(
+    transactions = transactions_of(settings, settings.group, runtime)
+    return Transactional(**parts, questions=questions, transactions=transactions, encoder=encoder)
+
+
+def transactions_of(settings: Settings, group: str, runtime: Runtime, *, batched: bool = False) -> TransactionalSink:
+    """A transactional id is new for each process: the group decides who may deliver, not the id."""
+    return TransactionalSink(
         _producer_settings(settings),
-        f"{settings.group}-{uuid.uuid4().hex}",
+        f"{group}-{uuid.uuid4().hex}",
         give_up_s=DELIVER_S,
+        batched=batched,
         reach=runtime.reach or (lambda _: None),
         hooks=hooks_of(settings),
     )
-    return Transactional(**parts, questions=questions, transactions=transactions, encoder=encoder)
 
 
 def _producer_settings(settings: Settings) -> dict[str, Any]:

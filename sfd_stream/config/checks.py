@@ -139,9 +139,11 @@ def _scores(settings: Settings) -> Iterator[Problem]:
     score, snapshot = settings.score, settings.snapshot
     if score.topic is None:
         return
-    if snapshot.topic is None:
+    if score.pinned is not None and score.basis != "pinned":
+        yield Problem(("score.pinned", "score.basis"), "does nothing unless score.basis is pinned")
+    if snapshot.topic is None and score.basis == "newest":
         yield Problem(("snapshot.topic", "score.topic"), "is required with score.topic: rows are scored by snapshots")
-    elif score.centred and not snapshot.column_sums:
+    elif snapshot.topic is not None and score.centred and not snapshot.column_sums:
         yield Problem(("score.centred", "snapshot.column_sums"), "needs snapshot.column_sums, which has the rows' mean")
     if score.group is not None and score.group == settings.kafka.get("group.id"):
         yield Problem(("score.group", "kafka.group.id"), "must be another group than kafka.group.id, the workers' own")

@@ -286,6 +286,13 @@ class ScoreSettings(Section):
         " residual over the mean or T^2 is certainly at least residual_over_mean_min or t2_min. Empty writes every"
         " row, without causes.",
     )
+    basis: Literal["newest", "pinned"] = Field(
+        default="newest",
+        description='What rows are compared with: the newest snapshots, or a basis that "sfd-stream basis pin" stored.',
+    )
+    pinned: str | None = Field(
+        default=None, min_length=1, description="The id of the pinned basis; null takes the one that was pinned last."
+    )
     k: Count | None = Field(
         default=None, description="The number of directions that rows are compared with; null takes ell / 4."
     )
@@ -411,6 +418,16 @@ class Settings(Section):
     def group(self) -> str:
         """The consumer group: part of every checkpoint's address and every snapshot's key."""
         return str(self.kafka["group.id"])
+
+    @property
+    def score_group(self) -> str:
+        """The consumer group of the scorer."""
+        return self.score.group or f"{self.group}-score"
+
+    @property
+    def score_state_topic(self) -> str:
+        """The topic of the scorer's states."""
+        return self.score.state_topic or f"{self.score.topic}-state"
 
     def secret_values(self) -> frozenset[str]:
         """All secrets in here as texts, for a log to know and hide wherever they turn up."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sfd_stream.doctor import broker, machine, store, topics
+from sfd_stream.doctor import broker, machine, scores, store, topics
 from sfd_stream.doctor.check import Check, Examined, Finding, Verdict, examine, exit_code
 from sfd_stream.doctor.context import Patient
 
@@ -16,5 +16,5 @@ __all__ = ["Check", "Examined", "Finding", "Patient", "Verdict", "checks", "exam
 
 
 def checks() -> Iterator[Check]:
-    for part in (broker, topics, store, machine):
+    for part in (broker, topics, scores, store, machine):
         yield from part.checks()

@@ -82,7 +82,7 @@ def write(patient: Patient) -> Finding:
         found = patient.topic(name)
         if found is None:
             if name == snapshots:
-                _may_create(patient, name)
+                may_create(patient, name)
                 held.append(f"{name} is not there, and may be made")
             continue
         needed = {AclOperation.WRITE} | ({AclOperation.READ} if name == snapshots else set())
@@ -93,7 +93,7 @@ def write(patient: Patient) -> Finding:
     return good(", ".join(held)) if held else skipped("no snapshot.topic and no dead_letters.topic to write to")
 
 
-def _may_create(patient: Patient, name: str) -> None:
+def may_create(patient: Patient, name: str) -> None:
     wanted = next(topic for topic in wanted_topics(patient.settings, 1) if topic.name == name)
     new = NewTopic(name, wanted.partitions, -1, config=wanted.config)
 
@@ -110,8 +110,10 @@ def _may_create(patient: Patient, name: str) -> None:
 
 
 def group(patient: Patient) -> Finding:
-    name = patient.settings.group
+    return may_join(patient, patient.settings.group)
 
+
+def may_join(patient: Patient, name: str) -> Finding:
     def question(left_s: float) -> Any:
         asked = patient.admin.describe_consumer_groups(
             [name], include_authorized_operations=True, request_timeout=left_s
@@ -128,8 +130,12 @@ def transactions(patient: Patient) -> Finding:
     settings = patient.settings
     if settings.snapshot.topic is None or settings.snapshot.delivery != "transactional":
         return skipped("snapshot.delivery is not transactional")
-    own = {"transactional.id": f"{settings.group}-{uuid.uuid4().hex}", "transaction.timeout.ms": _LONGEST_MS}
-    properties = {**producer_properties(settings.kafka), **own, **patient.hooks.as_properties({})}
+    return may_transact(patient, settings.group)
+
+
+def may_transact(patient: Patient, group_name: str) -> Finding:
+    own = {"transactional.id": f"{group_name}-{uuid.uuid4().hex}", "transaction.timeout.ms": _LONGEST_MS}
+    properties = {**producer_properties(patient.settings.kafka), **own, **patient.hooks.as_properties({})}
     try:
         Producer(properties).init_transactions(patient.timeout_s)
     except KafkaException as exception:
@@ -138,7 +144,7 @@ def transactions(patient: Patient) -> Finding:
             raise refusal(error, patient.properties) from None
         if error.code() != KafkaError.INVALID_TRANSACTION_TIMEOUT:
             raise TimeoutError(f"{error.name()}: {error.str()}") from None
-    return good(f"WRITE on transactional ids that begin with {settings.group}")
+    return good(f"WRITE on transactional ids that begin with {group_name}")
 
 
 def checks() -> Iterator[Check]:

@@ -102,15 +102,22 @@ def message_size(patient: Patient) -> Finding:
 
 def compaction(patient: Patient) -> Finding:
     name = patient.settings.snapshot.topic
-    topic = None if name is None else patient.topic(name)
+    if name is None:
+        return skipped("no snapshot.topic")
+    return compacted(patient, name, made_by="run", holds="snapshot")
+
+
+def compacted(patient: Patient, name: str, *, made_by: str, holds: str) -> Finding:
+    """Whether a topic keeps the newest message of each key. It `holds` one thing for each partition of the input."""
+    topic = patient.topic(name)
     if topic is None:
-        return skipped("run makes it compacted" if name else "no snapshot.topic")
+        return skipped(f"{made_by} makes it compacted")
     if topic.config is None:
         return skipped(f"topic {name}: {_UNSEEN}")
     policy = topic.config["cleanup.policy"]
     if "compact" not in policy.split(","):
         return warning(
-            f"topic {name} has cleanup.policy={policy}: it grows, or loses the newest snapshot of an idle partition",
+            f"topic {name} has cleanup.policy={policy}: it grows, or loses the newest {holds} of an idle partition",
             f"kafka-configs.sh --alter --topic {name} --add-config cleanup.policy=compact",
         )
     return good(f"topic {name} is compacted")

@@ -59,9 +59,12 @@ class Source:
         hooks: Hooks | None = None,
         clock: Callable[[], float] = time.monotonic,
         unknown_topic_s: float = 10.0,
+        has_checkpoints: bool = True,
     ) -> None:
+        """`has_checkpoints`: whether positions come from checkpoints, for advice when one is not in the log."""
         hooks = hooks or Hooks()
         self.topic = topic
+        self._has_checkpoints = has_checkpoints
         self._logger = hooks.logger
         self._clock = clock
         self._properties = consumer_properties(properties)
@@ -400,6 +403,11 @@ class Source:
     def _outside_log(self, partition: int, error: KafkaError) -> RefusedStateError:
         place = f"{self.topic}/{partition}"
         offset, before = self._assignment.positions.get(partition), self._first_topic_id
+        if not self._has_checkpoints:
+            return RefusedStateError(
+                f"offset {offset} of {place} is not in the log ({error.str()}): its records were removed before they"
+                " were read; start again: reading goes on at the first record that is there"
+            )
         try:
             topic_id = self._admin.topic_id(self.topic, TOPIC_ID_S) if before is not None else None
         except (BrokerRefusedError, TimeoutError) as failure:

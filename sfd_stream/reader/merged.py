@@ -124,20 +124,8 @@ class MergedSketch(Sketch):
         """
         first = self.parts[0].id
         own = SnapshotId(first.cluster, "saved", first.topic, 0, 1, 1)
-        snapshot = Snapshot(
-            id=own,
-            partitions=1,
-            next_offset=0,
-            made_at_s=self.read_at_s,
-            sketch=self.sketch,
-            columns=self.columns,
-            hash_seed=self.hash_seed,
-            names=self.names,
-            mapping=self.mapping,
-            merged_from=self.parts,
-            dtype="float32" if self.sketch.matrix.dtype == np.float32 else "float64",
-        )
-        save_snapshot(snapshot, file)
+        dtype = "float32" if self.sketch.matrix.dtype == np.float32 else "float64"
+        save_snapshot(replace(snapshot_of_merge(self, own, self.read_at_s), dtype=dtype), file)
 
     @classmethod
     def load(cls, file: str | os.PathLike[str], *, max_bytes: int | None = None) -> MergedSketch:
@@ -159,6 +147,23 @@ class MergedSketch(Sketch):
     def mapping(self) -> FeatureMap | None:
         """How records became features, where rows were records."""
         return self.features.mapping if isinstance(self.features, HashedColumns) else None
+
+
+def snapshot_of_merge(merged: MergedSketch, snapshot_id: SnapshotId, made_at_s: float) -> Snapshot:
+    """As a snapshot of one partition of one: what is below it stands in its parts. As wide as its widest part."""
+    return Snapshot(
+        id=snapshot_id,
+        partitions=1,
+        next_offset=0,
+        made_at_s=made_at_s,
+        sketch=merged.sketch,
+        columns=merged.columns,
+        hash_seed=merged.hash_seed,
+        names=merged.names,
+        mapping=merged.mapping,
+        merged_from=merged.parts,
+        dtype=merged.dtype,
+    )
 
 
 MISSING_MAX = 1_000_000

@@ -49,11 +49,13 @@ class Basis:
     made_at_s: float
     """When the oldest of its parts was made."""
     rotation: Float
+    pinned: bool = False
 
     @property
     def line(self) -> str:
         """Equal for bases whose scores can be compared with each other."""
-        return f"newest, k={self.scorer.k}, {'centred' if self.scorer.mean is not None else 'not centred'}"
+        which = f"pinned {self.id}" if self.pinned else "newest"
+        return f"{which}, k={self.scorer.k}, {'centred' if self.scorer.mean is not None else 'not centred'}"
 
     @cached_property
     def frame(self) -> Float:
@@ -68,7 +70,15 @@ class Basis:
         return BasisNote(self.id, scorer.rows, scorer.k, scorer.mean is not None, age_s)
 
 
-def basis_of(merged: MergedSketch, topic: str, k: int | None, *, centred: bool, before: Basis | None = None) -> Basis:
+def basis_of(
+    merged: MergedSketch,
+    topic: str,
+    k: int | None,
+    *,
+    centred: bool,
+    before: Basis | None = None,
+    pinned: bool = False,
+) -> Basis:
     """The basis of a merged sketch of `topic`. ValueError if the sketch has too few directions."""
     scorer = merged.scorer(k, centred)
     rotation = np.eye(scorer.k)
@@ -80,6 +90,7 @@ def basis_of(merged: MergedSketch, topic: str, k: int | None, *, centred: bool, 
         counted_to={part.id.partition: part.next_offset for part in merged.parts if part.id.topic == topic},
         made_at_s=min(part.made_at_s for part in merged.parts),
         rotation=rotation,
+        pinned=pinned,
     )
 
 
@@ -89,8 +100,11 @@ def id_of(merged: MergedSketch) -> str:
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 
-def check_meaning(merged: MergedSketch, columns: Columns, topic: str) -> None:
-    """Raises RefusedStateError unless the columns of the sketch mean what those of the rows mean."""
+def check_meaning(merged: MergedSketch, columns: Columns, where: str) -> None:
+    """Raises RefusedStateError unless the columns of the sketch mean what those of the rows mean.
+
+    `where` says whose snapshots they are, like "of topic sketches".
+    """
     mine = _described(columns)
     theirs = {"input.columns": merged.columns}
     if merged.columns != "growing":
@@ -102,7 +116,7 @@ def check_meaning(merged: MergedSketch, columns: Columns, topic: str) -> None:
     if different:
         words = "; ".join(f"{name} is {theirs.get(name)} there and {mine.get(name)} here" for name in sorted(different))
         raise RefusedStateError(
-            f"the snapshots of topic {topic} have other columns than the rows to score: {words}; run the scorer with"
+            f"the snapshots {where} have other columns than the rows to score: {words}; run the scorer with"
             " the settings of the workers that publish them"
         )
 
@@ -154,7 +168,7 @@ class NewestBasis:
         with self.computing():
             snapshots = self.reader.held()
             merged = merge(snapshots, self.wall_clock(), max_bytes=self.reader.max_total_bytes)
-            check_meaning(merged, self.columns, self.reader.topic)
+            check_meaning(merged, self.columns, f"of topic {self.reader.topic}")
             self._pending = False
             try:
                 self._last = basis_of(merged, self.topic, self.k, centred=self.centred, before=self._last)
@@ -202,7 +216,7 @@ class Bases:
         try:
             found = answered.result()
         except NoSnapshotError as error:
-            self._log_waiting("no usable snapshot yet: rows are scored once there is one", str(error))
+            self._log_waiting("no basis yet: rows are scored once there is one", str(error))
         except (BrokerUnavailableError, StoreUnavailableError, ObjectMissingError) as error:
             self._log_waiting("snapshots could not be read, will retry", str(error))
         else:

@@ -24,7 +24,7 @@ from sfd_stream.observe.logs import Log
 from sfd_stream.score.background import Background
 from sfd_stream.score.bases import Bases, Basis
 from sfd_stream.score.delivery import WITH_STATE, AtLeastOnce, Share
-from sfd_stream.score.partitions import ScoredPartition
+from sfd_stream.score.partitions import PendingBatch, ScoredPartition
 from sfd_stream.score.scoring import BatchScorer, ScoredBatch
 from sfd_stream.score.watch import ScoreStatus, ScoreWatch
 from sfd_stream.wire.columns import Columns
@@ -41,8 +41,9 @@ IDLE_S, BUSY_S, REVOKE_S = 0.1, 0.01, 0.005
 ROUND_EVERY_S = 0.1
 """A round begins at most this often: each one writes the states of its partitions."""
 
-BATCHES_MAX = 16
-"""Reading pauses while more batches than this are scored or wait for their round."""
+ROWS_MAX, BATCHES_MAX = 20_000, 16
+"""Reading pauses while this many rows or batches are being scored or wait for their round. It bounds memory, and the
+time of a transaction: a score may be some hundred times as large as its row."""
 
 STATE_PAUSES_S = (0.2, 0.5, 1.0, 2.0, 4.0, 8.0)
 """Between readings of the state topic while the state of a committed transaction is not visible there yet."""
@@ -136,7 +137,8 @@ class ScoreConsumer:
         decoded, _ = self.intake.take(batch, owned.columns)
         owned.columns = decoded.columns
         basis = self.bases.for_rows_from(batch.partition, batch.first_offset)
-        owned.scored.append(self.runtime.sketch.submit(self._score, owned, batch, decoded, basis))
+        scoring = self.runtime.sketch.submit(self._score, owned, batch, decoded, basis)
+        owned.scored.append(PendingBatch(decoded.block.rows, scoring))
 
     def _score(self, owned: ScoredPartition, batch: PartitionBatch, decoded: DecodedBatch, basis: Basis) -> ScoredBatch:
         """On the scoring thread, one batch after the other."""
@@ -165,7 +167,8 @@ class ScoreConsumer:
         for owned in self.partitions.values():
             if owned.schemas_awaited and not self.intake.decoder.is_missing(owned.schemas_awaited):
                 owned.schemas_awaited = frozenset()
-        behind = sum(len(owned.scored) for owned in self.partitions.values()) >= BATCHES_MAX
+        waiting = [batch for owned in self.partitions.values() for batch in owned.scored]
+        behind = len(waiting) >= BATCHES_MAX or sum(batch.rows for batch in waiting) >= ROWS_MAX
         wanted = {owned.number for owned in self.partitions.values() if behind or owned.schemas_awaited}
         paused = self.source.paused
         if wanted - paused:
@@ -198,8 +201,8 @@ class ScoreConsumer:
         batches: dict[ScoredPartition, list[ScoredBatch]] = {}
         for owned in ready:
             batches[owned] = []
-            for future in [owned.scored.popleft() for _ in range(len(owned.scored))]:
-                batches[owned].append((yield from answer("scores", future)))
+            for batch in [owned.scored.popleft() for _ in range(len(owned.scored))]:
+                batches[owned].append((yield from answer("scores", batch.scored)))
         shares = [
             Share(owned, scored[-1].next_offset, [m for each in scored for m in each.messages], scored[-1].state)
             for owned, scored in batches.items()
@@ -266,16 +269,17 @@ class ScoreConsumer:
         return max(committed, first)
 
     def _states(self, starts: Mapping[int, int], with_state: Collection[int]) -> Job[Mapping[int, ScoreState]]:
-        """A state that belongs to a committed transaction may become visible a moment after its offset."""
+        """Those that belong to committed offsets; one may become visible a moment after its offset."""
         for pause_s in (*STATE_PAUSES_S, None):
             found = yield from self.questions.patiently("score states", self.read_states)
             behind = [p for p in with_state if p not in found or found[p].next_offset < starts[p]]
             if not behind:
-                return found
+                break
             if pause_s is not None:
                 yield Wait("score states", for_s=pause_s)
-        self.log.warning("score states are missing, p-values begin again", partitions=sorted(behind))
-        return {p: state for p, state in found.items() if p not in behind}
+        if behind:
+            self.log.warning("score states are missing, p-values begin again", partitions=sorted(behind))
+        return {p: found[p] for p in with_state if p not in behind}
 
     # Rebalances: called within `poll`. Only a revoke waits, within its budget.
 
@@ -359,7 +363,7 @@ class ScoreConsumer:
         read = [owned for owned in ours if owned.is_read]
         ends = {owned.number: self.source.known_end(owned.number) for owned in read}
         if basis is None:
-            doing = "waiting for a first snapshot"
+            doing = "waiting for a basis to score rows by"
         elif not ours:
             doing = "no partitions assigned"
         else:

@@ -11,7 +11,7 @@ A round is delivered or its partitions are released; it is never left out.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 
@@ -56,6 +56,8 @@ class AtLeastOnce:
     """Of the rows."""
     state_topic: str
     sink: Sink | None
+    failed: Callable[[], None] = lambda: None
+    """Called for each attempt that failed."""
 
     def deliver(self, shares: Sequence[Share]) -> Job[None]:
         """1. Every score is acknowledged. 2. Every state is acknowledged. 3. The offsets are committed."""
@@ -113,6 +115,7 @@ class AtLeastOnce:
                 if ticket.error == TOO_LARGE:
                     raise _too_large(message)
                 if not ticket.delivered:
+                    self.failed()
                     self.log.warning("score not delivered, will retry", reason=ticket.error)
                     waiting.append(message)
 
@@ -151,6 +154,7 @@ class InTransactions(AtLeastOnce):
         except NotCommittedError as error:
             if error.reason == TOO_LARGE:
                 raise _too_large(max(messages, key=lambda message: len(message.value))) from None
+            self.failed()
             self.log.warning("transaction failed, will retry", reason=error.reason)
             return False
         for share in shares:

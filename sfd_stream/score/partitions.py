@@ -11,6 +11,7 @@ from collections import deque
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import NamedTuple
 
 from sfd_stream.observe.logs import Log
 from sfd_stream.score.scoring import ScoredBatch
@@ -25,6 +26,13 @@ class ScorePhase(Enum):
     RELEASED = "released"
 
 
+class PendingBatch(NamedTuple):
+    """A batch that is being scored, or waits for its round."""
+
+    rows: int
+    scored: Future[ScoredBatch]
+
+
 @dataclass(eq=False)
 class ScoredPartition:
     """The loop's thread owns it; `state` is the scoring thread's once the partition is read."""
@@ -35,7 +43,7 @@ class ScoredPartition:
     log: Log
     phase: ScorePhase = ScorePhase.CLAIMING
     state: ScoreState | None = None
-    scored: deque[Future[ScoredBatch]] = field(default_factory=deque)
+    scored: deque[PendingBatch] = field(default_factory=deque)
     """Batches that no round has taken yet, in order."""
     delivered_to: int = 0
     """Scores of all records before it are delivered."""

@@ -80,7 +80,7 @@ class ScoreWatch:
         for value in batch.over_mean.tolist():
             self.meter.observe(m.SCORE_OVER_MEAN, value)
 
-    def transaction_failed(self) -> None:
+    def delivery_failed(self) -> None:
         self.meter.add(m.SCORE_FAILURES)
 
     # The port reads

@@ -147,6 +147,16 @@ def mean_squared_sine(V: Float, W: Float) -> float:
     return float(np.clip(1.0 - np.sum(cosines**2) / k, 0.0, 1.0))
 
 
+def moved_columns(V: Float, reference: Float) -> Float:
+    """By column: its share of what the directions V have outside those of the reference. Zeros where nothing is.
+
+    Both have k orthonormal rows and the same columns; the squares add up to those of the sines of all angles.
+    """
+    squares = np.sum((V - (V @ reference.T) @ reference) ** 2, axis=0)
+    whole_share = float(squares.sum())
+    return np.asarray(squares / whole_share if whole_share > len(V) * EPS else np.zeros_like(squares))
+
+
 class Significance(NamedTuple):
     """Whether a stream has changed beyond sampling noise: what `significance` returns.
 

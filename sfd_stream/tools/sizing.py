@@ -89,6 +89,14 @@ def pod_bytes(partition_bytes: int, partitions: int, pods: int) -> int:
     return PROCESS_BYTES + QUEUES_BYTES + math.ceil(each * partition_bytes / MEMORY_SHARE)
 
 
+def scorer_bytes(ell: int, d: int, partitions: int) -> int:
+    """Of a scorer, in rows of d numbers: the newest snapshot of every partition, what merging them takes (as measured),
+    and two bases, each with all directions and twice ell/4 of them.
+    """
+    snapshots, merging, bases = partitions * (ell + 1), (7 + 1.6 * partitions) * ell, 2 * (1.6 * ell + 4)
+    return PROCESS_BYTES + QUEUES_BYTES + math.ceil(8 * d * (snapshots + merging + bases))
+
+
 def too_wide(shape: Shape, d: int, budget_bytes: int) -> str | None:
     """Why a partition with `d` columns can't be kept in so much memory; None if it may fit."""
     least = shape.least_bytes(d)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from sfd_stream.config.model import ScoreSettings, Settings
+    from sfd_stream.config.model import Settings
 
 _MESSAGE_MAX_BYTES: Final = 1_000_000  # librdkafka's own
 SNAPSHOT_PARTITIONS: Final = 1
@@ -36,11 +36,7 @@ def wanted_topics(settings: Settings, partitions: int) -> Iterator[WantedTopic]:
         yield WantedTopic(settings.merge.topic, SNAPSHOT_PARTITIONS, merge_topic_config(settings.kafka))
     if settings.score.topic is not None:
         yield WantedTopic(settings.score.topic, partitions)
-        yield WantedTopic(score_state_topic(settings.score), SNAPSHOT_PARTITIONS, score_state_config())
-
-
-def score_state_topic(score: ScoreSettings) -> str:
-    return score.state_topic or f"{score.topic}-state"
+        yield WantedTopic(settings.score_state_topic, SNAPSHOT_PARTITIONS, score_state_config())
 
 
 def merge_topic_config(kafka: Mapping[str, Any]) -> dict[str, str]:

@@ -63,7 +63,7 @@ def read(
     for merged in found:
         if not per_partition:
             warn_if_incomplete(merged)
-        _print(merged, top, columns, centre=centre)
+        print_merged(merged, top, columns, centre=centre)
 
 
 def _print_json(found: "list[MergedSketch]", top: int, columns: int, *, per_partition: bool, centre: bool) -> None:
@@ -78,7 +78,7 @@ def _print_json(found: "list[MergedSketch]", top: int, columns: int, *, per_part
     print_json({"snapshots": reports})
 
 
-def _print(merged: "MergedSketch", top: int, columns: int, *, centre: bool) -> None:
+def print_merged(merged: "MergedSketch", top: int, columns: int, *, centre: bool) -> None:
     from sfd_stream.reader.report import centred_directions_of, directions_of, numbers_of, partitions_of
 
     numbers = numbers_of(merged)

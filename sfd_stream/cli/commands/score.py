@@ -51,7 +51,7 @@ def score(
     settings = effective.settings
     if settings.score.topic is None:
         raise SettingsError("score.topic is required: the topic to write scores to")
-    about = {"worker": SCORE_WORKER, "group": group_of(settings), "topic": settings.input.topic}
+    about = {"worker": SCORE_WORKER, "group": settings.score_group, "topic": settings.input.topic}
     level, form, secrets = settings.log.level, settings.log.format, settings.secret_values()
     with logs.configure(level=level, form=form, secrets=secrets, json_labels=about):
         watch = serve(settings, until_end=until_end, own_port="http.port" in effective.origins)
@@ -68,11 +68,6 @@ def _print_summary(watch: "ScoreWatch", *, as_json: bool) -> None:
         return
     by_kind = "".join(f", by {kind}: {rows:,}" for kind, rows in reported.items())
     print_text(f"rows scored: {watch.rows:,}, scores written: {watch.written:,}{by_kind}")
-
-
-def group_of(settings: "Settings") -> str:
-    """The scorer's consumer group."""
-    return settings.score.group or f"{settings.group}-score"
 
 
 def serve(
@@ -107,34 +102,34 @@ def consumer_of(
     settings: "Settings", *, until_end: bool = False, reach: "Callable[[str], None] | None" = None
 ) -> "ScoreConsumer":
     from sfd_stream.cli.build import columns_of, gauge_of, hooks_of, letters_for, plan_of, store_of
+    from sfd_stream.cli.commands.basis import pinned_bases_of
     from sfd_stream.cli.decoder import decoder_of
     from sfd_stream.kafka.producer import Sink
     from sfd_stream.kafka.source import Source
     from sfd_stream.observe.logs import get_logger
     from sfd_stream.score.bases import Bases, NewestBasis
     from sfd_stream.score.consumer import ScoreConsumer
+    from sfd_stream.score.pinned import PinnedBasis
     from sfd_stream.score.watch import ScoreWatch
     from sfd_stream.worker.intake import Intake
     from sfd_stream.worker.questions import Questions
     from sfd_stream.worker.runtime import Runtime
 
-    given, log, group = settings.score, get_logger(), group_of(settings)
+    given, log, group = settings.score, get_logger(), settings.score_group
     properties, hooks = {**settings.kafka, "group.id": group}, hooks_of(settings)
     runtime, columns = Runtime(store_of(settings), reach), columns_of(settings)
     watch = ScoreWatch(group, settings.input.topic, time.monotonic, time.time, excerpts=settings.http.excerpts)
-    source = Source(properties, settings.input.topic, hooks=hooks)
+    source = Source(properties, settings.input.topic, hooks=hooks, has_checkpoints=False)
     plain = settings.dead_letters.topic is not None or given.delivery == "at-least-once"
     sink = Sink(settings.kafka, hooks=hooks, batched=True) if plain else None
     questions = Questions(plan_of(settings, until_end=until_end), runtime, source, None)
-    newest = NewestBasis(
-        _reader_of(settings, runtime.computing.requesting),
-        settings.input.topic,
-        columns,
-        given.k,
-        given.centred,
-        runtime.computing,
-        time.time,
-    )
+    basis = columns, given.k, given.centred, runtime.computing
+    reading: NewestBasis | PinnedBasis
+    if given.basis == "pinned":
+        reading = PinnedBasis(pinned_bases_of(settings), given.pinned, *basis)
+    else:
+        reader = reader_of(settings, runtime.computing.requesting)
+        reading = NewestBasis(reader, settings.input.topic, *basis, time.time)
     return ScoreConsumer(
         settings,
         runtime,
@@ -143,8 +138,8 @@ def consumer_of(
         letters_for(settings, sink),
         Intake(settings.input, gauge_of(settings), runtime.wall_clock, watch, decoder_of(settings, log)),
         questions,
-        Bases(newest.read, runtime, log),
-        _delivery_of(settings, runtime, source, questions, sink),
+        Bases(reading.read, runtime, log),
+        _delivery_of(settings, runtime, source, questions, sink, watch.delivery_failed),
         lambda timeout_s: read_states(settings, timeout_s),
         columns,
         watch,
@@ -154,40 +149,31 @@ def consumer_of(
     )
 
 
-def _delivery_of(settings: "Settings", runtime: Any, source: Any, questions: Any, sink: Any) -> Any:
-    """A transactional id is new for each scorer: the group decides who may deliver, not the id."""
-    import uuid
-
-    from sfd_stream.cli.build import DELIVER_S, hooks_of
-    from sfd_stream.kafka.transactional_producer import TransactionalSink
+def _delivery_of(
+    settings: "Settings", runtime: Any, source: Any, questions: Any, sink: Any, failed: "Callable[[], None]"
+) -> Any:
+    from sfd_stream.cli.build import transactions_of
     from sfd_stream.observe.logs import get_logger
     from sfd_stream.score.delivery import AtLeastOnce, InTransactions
-    from sfd_stream.tools.topics import score_state_topic
 
-    group = group_of(settings)
+    group = settings.score_group
     parts: dict[str, Any] = {
         "runtime": runtime,
         "source": source,
         "log": get_logger(),
         "group": group,
         "topic": settings.input.topic,
-        "state_topic": score_state_topic(settings.score),
+        "state_topic": settings.score_state_topic,
         "sink": sink,
+        "failed": failed,
     }
     if settings.score.delivery == "at-least-once":
         return AtLeastOnce(**parts)
-    transactions = TransactionalSink(
-        settings.kafka,
-        f"{group}-{uuid.uuid4().hex}",
-        give_up_s=DELIVER_S,
-        batched=True,
-        reach=runtime.reach or (lambda _: None),
-        hooks=hooks_of(settings),
-    )
+    transactions = transactions_of(settings, group, runtime, batched=True)
     return InTransactions(**parts, questions=questions, transactions=transactions)
 
 
-def _reader_of(settings: "Settings", requesting: Any) -> Any:
+def reader_of(settings: "Settings", requesting: Any) -> Any:
     """Of the workers' snapshots."""
     from sfd_stream.cli.build import hooks_of
     from sfd_stream.reader.reader import SnapshotReader
@@ -215,15 +201,14 @@ def read_states(settings: "Settings", timeout_s: float) -> dict[int, Any]:
     from sfd_stream.kafka.properties import for_consumer
     from sfd_stream.kafka.topic_reader import Tail
     from sfd_stream.observe.logs import get_logger
-    from sfd_stream.tools.topics import score_state_topic
     from sfd_stream.wire.score_states import decode, partition_of
 
-    tail = Tail(for_consumer(settings.kafka), score_state_topic(settings.score), hooks=hooks_of(settings))
+    tail = Tail(for_consumer(settings.kafka), settings.score_state_topic, hooks=hooks_of(settings))
     values: dict[int, bytes | None] = {}
     try:
         for records in tail.catch_up(timeout_s):
             for record in records:
-                partition = partition_of(record.key, group_of(settings), settings.input.topic)
+                partition = partition_of(record.key, settings.score_group, settings.input.topic)
                 if partition is not None:
                     values[partition] = record.value
     finally:
@@ -241,11 +226,11 @@ def _make_topics(settings: "Settings", partitions: int, timeout_s: float) -> Non
     """The topics of snapshots, scores and states, those that do not exist. Scores have as many partitions as rows."""
     from sfd_stream.cli.build import admin_of, make_output_topic
     from sfd_stream.kafka.topics import ensure_topic
-    from sfd_stream.tools.topics import SNAPSHOT_PARTITIONS, score_state_config, score_state_topic
+    from sfd_stream.tools.topics import SNAPSHOT_PARTITIONS, score_state_config
 
     make_output_topic(settings, timeout_s)
     assert settings.score.topic is not None, "checked by the command"
-    state_topic, config = score_state_topic(settings.score), score_state_config()
+    state_topic, config = settings.score_state_topic, score_state_config()
     wanted: list[tuple[str, int, dict[str, str]]] = [
         (settings.score.topic, partitions, {}),
         (state_topic, SNAPSHOT_PARTITIONS, config),

@@ -20,6 +20,7 @@ theorem      so it is for any rows, with the certainty of docs/guarantees.md; fo
 experience   so it was on every stream of the benchmark (docs/experiments.md, "How many rows a sketch needs"); what
              holds for your rows is published as delta: begin with this ell, and raise it if delta is too large
 memory       of a pod: with {pods} pods of which one is away
+scorer       of "sfd-stream score", if you run it: any number of them, each with the snapshots of all partitions
 CPU          sketching, decoding packed rows and a snapshot a minute, measured just now ({measured});
              the Kafka client and checkpoints come on top"""
 
@@ -71,6 +72,7 @@ def _sized(d: int, ell: int, load: "Load", pods: int) -> dict[str, Any]:
         "ell": ell,
         "memory_per_partition_bytes": partition_bytes,
         "memory_per_pod_bytes": sizing.pod_bytes(partition_bytes, load.partitions, pods),
+        "memory_per_scorer_bytes": sizing.scorer_bytes(ell, d, load.partitions),
         "snapshot_bytes": sizing.snapshot_bytes(ell, d),
         "checkpoint_bytes_per_hour": sizing.checkpoint_bytes_per_hour(shape, load),
         "cpu_share": _cpu_share(d, ell, load),
@@ -105,6 +107,7 @@ def _for_people(found: dict[str, Any], *, exact: bool) -> dict[str, str]:
         "ell": f"{found['ell']:,}" + (" (= d: exact)" if exact else ""),
         "memory per partition": as_size(found["memory_per_partition_bytes"]),
         "memory per pod": as_size(found["memory_per_pod_bytes"]),
+        "memory per scorer": as_size(found["memory_per_scorer_bytes"]),
         "snapshot": as_size(found["snapshot_bytes"]),
         "checkpoints an hour": as_size(found["checkpoint_bytes_per_hour"]),
         "CPU share (1 = one core)": f"{found['cpu_share']:.2g}",

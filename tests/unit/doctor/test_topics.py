@@ -202,3 +202,16 @@ def test_partitions_that_a_worker_has_no_room_for_are_said(clinic: Clinic) -> No
 
 def settings_of(given: dict[str, str]) -> Settings:
     return load(None, environ={}, overrides=[f"{key}={value}" for key, value in given.items()]).settings
+
+
+@pytest.mark.parametrize("delivery", ["transactional", "at-least-once"])
+def test_the_topics_and_rights_of_a_scorer_are_checked(clinic: Clinic, delivery: str) -> None:
+    name = f"t-{uuid.uuid4().hex[:8]}"
+    score = {"score.topic": name, "score.delivery": delivery}
+    assert clinic.examine().verdict("right to score") == "skipped"
+    found = clinic.examine(**score)
+    assert (found.exit_code, found.bad(), found.verdict("right to score")) == (0, [], "good")
+    assert name not in clinic.broker.admin.list_topics(timeout=10).topics, "nothing is left behind"
+    clinic.broker.create_topic(name=f"{name}-state")
+    found = clinic.examine(**score)
+    assert (found.exit_code, found.bad()) == (1, ["score states"])

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sfd_stream.cli.commands.score import consumer_of, group_of
+from sfd_stream.cli.commands.score import consumer_of
 from sfd_stream.kafka.admin import GroupOffsets
 from sfd_stream.kafka.errors import Hooks
 from sfd_stream.kafka.records import Record
@@ -105,7 +105,7 @@ class Scoring:
         return Counter((score["partition"], score["offset"], score["row"]) for score in self.scores())
 
     def committed(self) -> dict[int, int]:
-        group = group_of(self.settings())
+        group = self.settings().score_group
         properties = {"bootstrap.servers": self.run.broker.bootstrap, "group.id": group, "log_level": 0}
         partitions = range(len(self.run.broker.admin.list_topics(self.run.topic, 10).topics[self.run.topic].partitions))
         found = GroupOffsets(properties, self.run.topic, Hooks()).committed(partitions, 30)

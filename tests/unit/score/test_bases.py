@@ -69,7 +69,7 @@ def test_before_a_first_snapshot_it_waits_and_logs_it_once_a_minute() -> None:
     bases, diary, clock = bases_of(*[NoSnapshotError("none yet")] * 90, a_basis(1))
     turn(bases, clock, 62)
     assert bases.newest is None
-    assert [event for event, _ in diary.lines] == ["no usable snapshot yet: rows are scored once there is one"] * 2
+    assert [event for event, _ in diary.lines] == ["no basis yet: rows are scored once there is one"] * 2
     turn(bases, clock, 40)
     assert bases.newest is not None
     driven(bases.available())
@@ -102,7 +102,7 @@ HASHED = {"columns": "hashed", "hash_seed": 5}
 )
 def test_snapshots_of_other_columns_are_refused(changes: dict[str, Any], columns: Any, says: str) -> None:
     with pytest.raises(RefusedStateError, match=says):
-        check_meaning(merged_of(0, **changes), columns, "sketches")
+        check_meaning(merged_of(0, **changes), columns, "of topic sketches")
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_snapshots_of_other_columns_are_refused(changes: dict[str, Any], columns
     ],
 )
 def test_snapshots_of_the_same_columns_are_taken(changes: dict[str, Any], columns: Any) -> None:
-    check_meaning(merged_of(0, **changes), columns, "sketches")
+    check_meaning(merged_of(0, **changes), columns, "of topic sketches")
 
 
 def test_the_same_snapshots_have_the_same_id_in_any_order() -> None:

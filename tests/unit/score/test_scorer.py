@@ -5,8 +5,9 @@ from __future__ import annotations
 import signal
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 
-from sfd_stream.cli.commands.score import group_of
+from sfd_stream.cli.commands.score import read_states
 from sfd_stream.errors import RefusedStateError, TooManyBadMessagesError
 from tests.support.kafka import Broker
 from tests.support.slow import smoke_first
@@ -48,7 +49,7 @@ def test_before_the_first_snapshot_nothing_is_scored_and_nothing_is_lost(kafka: 
     first = scoring.begin()
     wait_until(lambda: scoring.committed() == {0: 5}, "the first offset")
     kafka.produce(topic, messages[5:10])
-    wait_until(lambda: first.consumer.watch.doing == "waiting for a first snapshot", "the status")
+    wait_until(lambda: first.consumer.watch.doing == "waiting for a basis to score rows by", "the status")
     assert not first.consumer.watch.ready
     first.stop()
     assert scoring.committed() == {0: 5}
@@ -121,7 +122,7 @@ def test_a_scorer_that_slept_writes_nothing_that_others_have_written(
     run = make_run(kafka, topic, protocol=protocol)
     scoring = Scoring.of(run)
     if protocol == "kip-848":
-        kafka.set_group(group_of(scoring.settings()), {"consumer.session.timeout.ms": "1500"})
+        kafka.set_group(scoring.settings().score_group, {"consumer.session.timeout.ms": "1500"})
     kafka.produce(topic, messages[:10])
     scoring.sketch()
     zombie = scoring.start(stop_at=point)
@@ -186,13 +187,31 @@ def test_records_that_retention_removed_are_logged_and_passed(kafka: Broker, mak
     assert {place[1] for place in scoring.counts()} == {*range(5), *range(10, 20)}
 
 
-def test_a_topic_that_was_created_again_is_refused_with_advice(kafka: Broker, make_run: MakeRun) -> None:
+def test_a_topic_that_was_created_again_is_scored_from_its_beginning(kafka: Broker, make_run: MakeRun) -> None:
+    """The broker forgets the offsets of a deleted topic; a state that belongs to none of them is not used."""
     topic, rows = kafka.create_topic(), Rows.random(100)
     scoring = Scoring.of(make_run(kafka, topic))
     rows.produce(kafka, topic)
     scoring.sketch()
     scoring.inside()
+    scoring.all_scores(100)
     kafka.delete_topic(topic)
     kafka.create_topic(name=topic)
-    with pytest.raises(RefusedStateError, match=r"created again.*--reset-offsets"):
+    rows.produce(kafka, topic)
+    rows.produce(kafka, topic)
+    scoring.inside()
+    scoring.all_scores(300)
+    wait_until(lambda: read_states(scoring.settings(), 30)[0].next_offset == 10, "its state")
+    assert read_states(scoring.settings(), 30)[0].histogram.rows == 100, "rows that the basis has not counted"
+
+
+def test_a_committed_offset_beyond_the_end_is_refused_with_advice(kafka: Broker, make_run: MakeRun) -> None:
+    topic, rows = kafka.create_topic(), Rows.random(100)
+    scoring = Scoring.of(make_run(kafka, topic))
+    rows.produce(kafka, topic)
+    scoring.sketch()
+    member = Consumer({"bootstrap.servers": kafka.bootstrap, "group.id": scoring.settings().score_group})
+    member.commit(offsets=[TopicPartition(topic, 0, 999)], asynchronous=False)
+    member.close()
+    with pytest.raises(RefusedStateError, match=r"999 .* beyond its end 5.*--reset-offsets"):
         scoring.inside()

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
 
 import numpy as np
 import pytest
 
+from sfd_stream.reader.merged import merge
+from sfd_stream.score.bases import basis_of
 from sfd_stream.sketch.builder import SketchBuilder
 from sfd_stream.sketch.rows import RowBlock
 from sfd_stream.sketch.synthetic import paper_synthetic
@@ -16,6 +19,7 @@ from sfd_stream.wire.columns import FixedColumns
 from sfd_stream.wire.rows.decode import DecodedBatch, decode, encode_rows
 from sfd_stream.wire.snapshot_ids import SnapshotId
 from sfd_stream.wire.snapshots import encode_snapshot, snapshot_of
+from tests.unit.reader.made import rows_of, sketch_of, snapshot
 
 
 @pytest.mark.parametrize("epsilon", [0.01, 0.05, 0.5])
@@ -113,3 +117,21 @@ def test_a_pod_has_room_for_the_partitions_of_one_that_is_away() -> None:
 )
 def test_sizes_are_for_people(count: float, words: str) -> None:
     assert sizing.as_size(count) == words
+
+
+def test_a_scorer_has_room_for_the_bases_that_it_makes() -> None:
+    """The peak of what two bases of four partitions take, over what numpy itself allocates."""
+    ell, d, partitions = 20, 1_000, 4
+    snapshots = [snapshot(sketch_of(rows_of(p, n=60, d=d), ell), p, partitions=partitions) for p in range(partitions)]
+    held = sum(each.sketch.matrix.nbytes + 8 * d for each in snapshots)
+    tracemalloc.start()
+    try:
+        first = basis_of(merge(snapshots, 1.0), "rows", None, centred=True)
+        second = basis_of(merge(snapshots, 1.0), "rows", None, centred=True, before=first)
+        for basis in (first, second):
+            basis.scorer.score(np.zeros((1, d)))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    reckoned = sizing.scorer_bytes(ell, d, partitions) - sizing.PROCESS_BYTES - sizing.QUEUES_BYTES
+    assert 0.7 * reckoned < held + peak < 1.1 * reckoned

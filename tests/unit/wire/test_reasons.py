@@ -6,7 +6,7 @@ from pathlib import Path
 
 from sfd_stream.wire.reasons import Reason, bad
 
-PAGE = (Path(__file__).parents[3] / "docs" / "formats.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "formats.md").read_text(encoding="utf-8")
 
 
 def test_a_refusal_carries_its_reason_and_words() -> None:

@@ -1,0 +1,64 @@
+"""The scorer's port: what is declared is exported, and what the code of the scorer may import."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from sfd_stream.observe.metrics import OF_ANY_PROCESS, WORKER_LABELS, declared
+from sfd_stream.score.watch import ScoreStatus, ScoreWatch
+from tests.support.watched import Clock
+from tests.unit.score.test_scoring import basis_with, message_of, ordinary, scored
+from tests.unit.worker.test_bars import FORBIDDEN, imported, tree_of
+
+SOURCES = sorted(Path(__file__).parents[3].glob("sfd_stream/score/*.py"))
+
+
+def watch_with_scores() -> ScoreWatch:
+    watch = ScoreWatch("g", "rows", Clock(), Clock(2_000.0))
+    rows = ordinary(30)
+    rows[4, 7] = 90
+    watch.took(3, messages=30, rows=30, nnz=360, size=9, tombstones=0)
+    watch.delivered(3, scored([message_of(row) for row in rows], basis_with(), when={"residual_over_mean_min": 100}))
+    watch.status = ScoreStatus("scoring 1 of 1 partitions", True, {3: 17}, 1_940.0, 500)
+    return watch
+
+
+def samples(watch: ScoreWatch) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+    families: Any = text_string_to_metric_families(watch.exposition().decode())
+    return {
+        (sample.name, tuple(sorted((k, v) for k, v in sample.labels.items() if k not in WORKER_LABELS))): sample.value
+        for family in families
+        for sample in family.samples
+    }
+
+
+def test_every_declared_metric_is_exported_with_its_labels_and_nothing_else_is() -> None:
+    found = {(name, tuple(k for k, _ in labels if k != "le")) for name, labels in samples(watch_with_scores())}
+    exported = (*declared("score"), *OF_ANY_PROCESS)
+    assert found == {(name, tuple(sorted(metric.labels))) for metric in exported for name in metric.series}
+
+
+def test_counts_are_of_what_was_delivered() -> None:
+    watch = watch_with_scores()
+    watch.delivery_failed()
+    found, of_three = samples(watch), (("partition", "3"),)
+    assert found["sfd_score_rows_total", of_three] == 30
+    assert found["sfd_score_written_total", of_three] == 1
+    assert found["sfd_score_reported_total", (("kind", "residual_over_mean"),)] == 1
+    assert found["sfd_score_reported_total", (("kind", "t2"),)] == 0
+    assert found["sfd_score_residual_over_mean_count", ()] == 30
+    assert found["sfd_score_residual_over_mean_bucket", (("le", "100.0"),)] == 29
+    assert found["sfd_score_delivery_failures_total", ()] == 1
+    assert found["sfd_score_lag_messages", of_three] == 17
+    assert found["sfd_score_basis_age_seconds", ()] == 60
+    assert found["sfd_score_basis_rows", ()] == 500
+    assert (watch.ready, watch.doing) == (True, "scoring 1 of 1 partitions")
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.name)
+def test_threads_clocks_and_randomness_come_in_as_arguments(path: Path) -> None:
+    assert imported(tree_of(path)) & FORBIDDEN == set()
