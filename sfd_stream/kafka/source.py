@@ -167,8 +167,8 @@ class Source(Questions):
         return frozenset(self._assignment.paused)
 
     def rejoin(self) -> None:
-        """Leaves the group and joins it again: what a fenced owner does. The partitions are revoked at
-        the next poll.
+        """Gives up all partitions and joins the group again: what a fenced owner does. They are revoked at the next
+        poll. A classic client keeps its member id meanwhile, one of KIP-848 keeps it for life.
         """
         self._check()
         self._consumer.unsubscribe()

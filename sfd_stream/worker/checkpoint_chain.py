@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Literal, TypeVar
 
-from sfd_stream.errors import FencedError, StoreUnavailableError
+from sfd_stream.errors import FencedError, RefusedStateError, StoreUnavailableError
 from sfd_stream.state.claim import Wish, assign
 from sfd_stream.state.manifest import Binding, Manifest, SnapshotRef
 from sfd_stream.state.partition import Durable, Frozen, PartitionState, Shape, encode, restore
@@ -120,10 +120,14 @@ class CheckpointChain:
         yield from self._run(check_owner(self.prefix, self.newest))
 
     def snapshot_bytes(self) -> Job[bytes]:
-        """The newest snapshot's, from the store."""
+        """The newest snapshot's, from the store. Raises FencedError if it is gone because another owner went on."""
         due = self.newest.due
         assert due is not None
-        found = yield from self._run(load_blobs((due.blob,), number=self.newest.number, where=self.where))
+        try:
+            found = yield from self._run(load_blobs((due.blob,), number=self.newest.number, where=self.where))
+        except RefusedStateError:
+            yield from self.check_owner()
+            raise
         return found[0]
 
     def prune(self) -> Job[None]:

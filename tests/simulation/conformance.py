@@ -288,7 +288,7 @@ def ids_of(member: Member) -> list[tuple[str, str]]:
     return [(kind, "first" if found == first else "another" if found else "blank") for kind, found in member.ids]
 
 
-def leaving_and_joining_again_changes_the_member_id_after_the_revocation(kit: Kit) -> list[Any]:
+def leaving_and_joining_again_keeps_the_member_id(kit: Kit) -> list[Any]:
     member = Member(kit, kit.create_topic(4))
     kit.until([member.consumer], lambda: len(member.owned) == 4)
     member.consumer.unsubscribe()
@@ -367,7 +367,7 @@ SCENARIOS: tuple[Callable[[Kit], list[Any]], ...] = (
     one_member_is_given_everything_and_close_revokes_it,
     a_second_member_takes_over_half,
     leaving_and_joining_again_revokes_at_the_next_poll,
-    leaving_and_joining_again_changes_the_member_id_after_the_revocation,
+    leaving_and_joining_again_keeps_the_member_id,
     a_commit_is_reported_and_read_back,
     who_is_no_member_has_no_member_id,
     ends_and_metadata_are_told,

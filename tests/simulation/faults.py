@@ -16,6 +16,8 @@ RESTART_S = 1.5
 LEADERLESS_MOST_S = 18.0
 """A dead letter is sent three times, each for message.timeout.ms; then the worker gives up, as documented."""
 
+LOADING_MOST_S = 8.0
+
 DRAIN_S = 3.0
 """What a crashed worker has sent arrives within this time. A person who restores a backup waits for that."""
 
@@ -50,7 +52,7 @@ def slow_network(run: Run, fault: Fault) -> None:
 
 
 def coordinator_loads(run: Run, fault: Fault) -> None:
-    run.world.group(GROUP).loading_until = run.scheduler.now + min(fault.seconds, 3.0)
+    run.world.group(GROUP).loading_until = run.scheduler.now + min(fault.seconds, LOADING_MOST_S)
 
 
 def rebalance(run: Run, _: Fault) -> None:

@@ -80,7 +80,7 @@ MUTATIONS: dict[str, Mutation] = {
         _CREATE,
         _CREATE.replace("if (yield from numbers_after(prefix, manifest.number)):", "if False:"),
         300,
-        aim="stalls",
+        aim="slots",
     ),
     "claim without epoch + 1": _one(
         "state/claim.py", "epoch=next_epoch(manifest.epoch, shown),", "epoch=manifest.epoch,"
@@ -90,7 +90,7 @@ MUTATIONS: dict[str, Mutation] = {
         '            raise FencedError(f"somebody else went on from checkpoint {outcome.number} of {self.where}")',
         "            return Created(self.newest)",
         300,
-        aim="stalls",
+        aim="claims",
     ),
     "fenced owner stays in the group": _one(
         "worker/worker.py", "        self.source.rejoin()", "        pass", 300, aim="stalls"
@@ -227,6 +227,20 @@ MUTATIONS: dict[str, Mutation] = {
         "                return False\n",
         300,
         aim="stalls",
+    ),
+    "a membership used for what an earlier one held": Mutation(
+        (
+            Edit(
+                "kafka/questions.py",
+                "        return self._membership_of(self._assignment.member)",
+                "        return self._membership_of(self.member_id())",
+            ),
+            Edit(
+                "kafka/assignment.py", "if self._incremental and self.is_same_member else", "if self._incremental else"
+            ),
+        ),
+        300,
+        aim="memberships",
     ),
     "epoch below the output topic's": _one(
         "state/claim.py",

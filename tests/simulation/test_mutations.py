@@ -25,6 +25,9 @@ AIMED = (
     "end offset from a failed answer",
     "unknown transaction taken for failed",
     "a recreated topic goes unnoticed",
+    "a membership used for what an earlier one held",
+    "a failed commit not retried",
+    "a merge that was not delivered is forgotten",
 )
 
 

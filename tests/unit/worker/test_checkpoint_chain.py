@@ -89,6 +89,24 @@ def test_the_old_owner_is_fenced_by_a_new_claim_whatever_it_does_next() -> None:
     assert manifests[-1] == new.manifest
 
 
+def test_a_snapshot_that_the_next_owner_has_pruned_is_no_damage() -> None:
+    """A paused owner that wanted to publish it again ended with exit 3 (seed 40459 of the simulator)."""
+    store = MemoryStore("pruned snapshot")
+    old, new = chain_on(store), chain_on(store)
+    state = claim(old)
+    take(state, 10)
+    driven(old.write(state.freeze(), BINDING, b"its snapshot"))
+    assert driven(old.snapshot_bytes()) == b"its snapshot"
+    store.delete(old.newest.due.blob.key)  # type: ignore[union-attr]
+    with pytest.raises(RefusedStateError, match="is missing"):
+        driven(old.snapshot_bytes())
+    store.put(old.newest.due.blob.key, b"its snapshot")  # type: ignore[union-attr]
+    claim(new)
+    store.delete(old.newest.due.blob.key)  # type: ignore[union-attr]
+    with pytest.raises(FencedError):
+        driven(old.snapshot_bytes())
+
+
 @pytest.mark.parametrize("held_at", ["before-blobs", "before-Put", "after-Put", "before-CreateIfAbsent"])
 def test_after_its_job_was_cancelled_nothing_more_is_sent_than_the_request_under_way(held_at: str) -> None:
     reached, gate = threading.Event(), threading.Event()
