@@ -74,13 +74,22 @@ class _Indexed(TypedReader):
         return read, at
 
     def _type(self, indexes: tuple[int, ...]) -> Any:
-        types, found = self._types, None
-        for index in indexes:
-            if not 0 <= index < len(types):
-                raise bad(Reason.MALFORMED, f"its schema has no message with the indexes {list(indexes)}")
-            found = types[index]
-            types = [nested for nested in found.nested_types if not nested.GetOptions().map_entry]
+        """As Confluent's Java client counts nested messages or, where that leads nowhere, as its Python client does."""
+        found = _followed(self._types, indexes, entries=False) or _followed(self._types, indexes, entries=True)
+        if found is None or found.GetOptions().map_entry:
+            raise bad(Reason.MALFORMED, f"its schema has no message with the indexes {list(indexes)}")
         return found
+
+
+def _followed(types: list[Any], indexes: tuple[int, ...], *, entries: bool) -> Any:
+    """The message that the indexes lead to, or None. With `entries`, the entries of maps count as nested messages."""
+    found = None
+    for index in indexes:
+        if not 0 <= index < len(types):
+            return None
+        found = types[index]
+        types = [nested for nested in found.nested_types if entries or not nested.GetOptions().map_entry]
+    return found
 
 
 def _indexes(data: bytes) -> tuple[tuple[int, ...], int]:
