@@ -152,13 +152,15 @@ IMAGE_LABELS = --build-arg VERSION=$(VERSION) \
 	$(if $(REPOSITORY_URL),--label org.opencontainers.image.source=$(REPOSITORY_URL) --label org.opencontainers.image.url=$(REPOSITORY_URL) \
 	--label org.opencontainers.image.documentation=$(REPOSITORY_URL)/blob/v$(VERSION)/docs/index.md)
 
-image: ## build the container image; IMAGE=name:tag names it
-	DOCKER_BUILDKIT=1 $(DOCKER) build --tag $(IMAGE) $(IMAGE_LABELS) $(IMAGE_FLAGS) .
+# install: with a compiler in the stage that builds; auto: with one that its base image has; 0: without.
+COMPILED ?= auto
+image: ## build the container image; IMAGE=name:tag names it; COMPILED=install adds the compiled decoder
+	DOCKER_BUILDKIT=1 $(DOCKER) build --tag $(IMAGE) --build-arg COMPILED=$(COMPILED) $(IMAGE_LABELS) $(IMAGE_FLAGS) .
 
 PLATFORMS ?= linux/amd64,linux/arm64
 image-push: ## build the image for PLATFORMS with SBOM and provenance, and push it; needs buildx and a registry
 	@mkdir -p $(DIST)
-	$(DOCKER) buildx build --platform $(PLATFORMS) --tag $(IMAGE) $(IMAGE_LABELS) $(IMAGE_FLAGS) \
+	$(DOCKER) buildx build --platform $(PLATFORMS) --tag $(IMAGE) --build-arg COMPILED=$(COMPILED) $(IMAGE_LABELS) $(IMAGE_FLAGS) \
 		--sbom=true --provenance=mode=max --metadata-file $(DIST)/image.json --push .
 
 COSIGN ?= cosign

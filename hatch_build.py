@@ -5,9 +5,10 @@ names the repository (`make dist REPOSITORY_URL=https://...`): links and picture
 metadata gets the addresses of the repository. Without it no address is invented: such links become plain text.
 
 The decoder in native/ is compiled by cargo. It needs no other package, so that an empty cache and no network will do,
-and it speaks C, so that one library serves every Python. An editable install compiles it where cargo is found and does
-without it elsewhere. A wheel has it only with SFD_COMPILED=1, and then fits one platform; SFD_COMPILED=auto compiles it
-where cargo is found, SFD_COMPILED=0 never. `python hatch_build.py` compiles it for an editable install alone.
+and it has the interface of C, so that one library serves every Python. An editable install compiles it where cargo is
+found and does without it elsewhere. A wheel has it only with SFD_COMPILED=1 (`install` in the Dockerfile), and fits
+one platform then; SFD_COMPILED=auto compiles it where cargo is found, SFD_COMPILED=0 never.
+`python hatch_build.py` compiles it for an editable install alone.
 """
 
 from __future__ import annotations
@@ -93,7 +94,7 @@ class Compile(BuildHookInterface):  # type: ignore[type-arg]
             return
         if version == "editable":
             self.app.display_info(installed(root))
-        elif wanted == "1" or (wanted == "auto" and shutil.which("cargo")):
+        elif wanted in ("1", "install") or (wanted == "auto" and shutil.which("cargo")):
             build_data["force_include"][str(compiled(root))] = str(LIBRARY)
             build_data["pure_python"] = False
             build_data["tag"] = f"py3-none-{sysconfig.get_platform().replace('-', '_').replace('.', '_')}"

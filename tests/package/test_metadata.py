@@ -100,7 +100,15 @@ def test_it_says_who_it_is(built: Path) -> None:
     assert found["Description-Content-Type"] == "text/markdown"
     assert found.get_payload().startswith("# sfd-stream")
     assert all(found[name] for name in ("Summary", "Author", "Keywords", "Project-URL"))
-    assert set(found.get_all("Provides-Extra") or ()) == {"plot", "registry", "avro", "protobuf", "bench", "test"}
+    assert set(found.get_all("Provides-Extra") or ()) == {
+        "plot",
+        "registry",
+        "avro",
+        "parquet",
+        "protobuf",
+        "bench",
+        "test",
+    }
 
 
 def test_every_classifier_is_one(built: Path) -> None:
