@@ -17,10 +17,17 @@ RUN sed -n '/^# == run:/,/^# == build:/p' requirements.lock > run.lock \
     && python3 -m venv /build \
     && /build/bin/pip install --require-hashes --no-deps --only-binary :all: -r build.lock
 
+# The compiled decoder is optional: `install` fetches a compiler into this stage, `auto` uses one that is there.
+ARG COMPILED=auto
+# hadolint ignore=DL3008
+RUN if [ "$COMPILED" = install ]; then \
+        apt-get update && apt-get install -y --no-install-recommends cargo && rm -rf /var/lib/apt/lists/*; \
+    fi
 COPY pyproject.toml hatch_build.py README.md LICENSE ./
+COPY native native
 COPY sfd_stream sfd_stream
 # Byte code is made here, once, and never checked against dates: the file system is read-only where it runs.
-RUN /build/bin/pip wheel --no-deps --no-build-isolation --wheel-dir /wheels . \
+RUN SFD_COMPILED="$COMPILED" /build/bin/pip wheel --no-deps --no-build-isolation --wheel-dir /wheels . \
     && python3 -m pip --python /opt/sfd-stream/bin/python install --no-deps --no-index --no-compile /wheels/*.whl \
     && /opt/sfd-stream/bin/python -m compileall -q --invalidation-mode unchecked-hash /opt/sfd-stream/lib
 

@@ -26,7 +26,7 @@ DIST ?= dist
 # The version is written in one place.
 VERSION := $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' sfd_stream/__init__.py)
 
-.PHONY: help setup demo test test-all lint types imports tools test-page unit unit-all simulate lowest test-lowest \
+.PHONY: help setup compiled demo test test-all lint types imports tools test-page unit unit-all simulate lowest test-lowest \
 	test-lowest-short chart test-chart chart-package chart-login chart-push image image-push image-sign test-image test-k8s bench \
 	house docs docs-site lock dist release-check release-notes sbom audit clean
 
@@ -54,6 +54,10 @@ $(STAMP): $(RUN_STAMP)
 	@$(call INSTALL,requirements.lock)
 	@touch $@
 
+# Where cargo is found: names and records are decoded several times as fast. All else works without it.
+compiled: $(RUN_STAMP) ## compile the decoder in native/ after a change of it; set-up has done it where cargo is found
+	@$(BIN)/python hatch_build.py
+
 setup: $(STAMP) ## make .venv with everything pinned, and stop
 
 demo: $(RUN_STAMP) ## see what it is for: rows in, a certified sketch out; ARGS=--stay keeps it running
@@ -78,6 +82,7 @@ install = @if [ "$${CI:-}" = true ] && ! command -v $(1) > /dev/null; then \
 	apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(2); fi
 
 tools:
+	$(call install,cargo,cargo)
 	$(call install,promtool,prometheus)
 	$(call install,npm,nodejs npm)
 	$(call install,mvn,maven openjdk-17-jdk-headless)
@@ -87,10 +92,10 @@ test-page: $(STAMP) ## the status page in a real browser
 	$(BIN)/pytest tests/system/page -m browser
 
 PYTEST := $(BIN)/pytest -n 4 --dist loadgroup
-unit: $(STAMP) tools
+unit: $(STAMP) tools compiled
 	$(PYTEST) -m "not slow and not browser and not image and not k8s"
 
-unit-all: $(STAMP) tools
+unit-all: $(STAMP) tools compiled
 	$(PYTEST) -m "not browser and not image and not k8s" --cov --cov-report=term
 
 SEEDS ?= 500
@@ -150,13 +155,15 @@ IMAGE_LABELS = --build-arg VERSION=$(VERSION) \
 	$(if $(REPOSITORY_URL),--label org.opencontainers.image.source=$(REPOSITORY_URL) --label org.opencontainers.image.url=$(REPOSITORY_URL) \
 	--label org.opencontainers.image.documentation=$(REPOSITORY_URL)/blob/v$(VERSION)/docs/index.md)
 
-image: ## build the container image; IMAGE=name:tag names it
-	DOCKER_BUILDKIT=1 $(DOCKER) build --tag $(IMAGE) $(IMAGE_LABELS) $(IMAGE_FLAGS) .
+# install: with a compiler in the stage that builds; auto: with one that its base image has; 0: without.
+COMPILED ?= auto
+image: ## build the container image; IMAGE=name:tag names it; COMPILED=install adds the compiled decoder
+	DOCKER_BUILDKIT=1 $(DOCKER) build --tag $(IMAGE) --build-arg COMPILED=$(COMPILED) $(IMAGE_LABELS) $(IMAGE_FLAGS) .
 
 PLATFORMS ?= linux/amd64,linux/arm64
 image-push: ## build the image for PLATFORMS with SBOM and provenance, and push it; needs buildx and a registry
 	@mkdir -p $(DIST)
-	$(DOCKER) buildx build --platform $(PLATFORMS) --tag $(IMAGE) $(IMAGE_LABELS) $(IMAGE_FLAGS) \
+	$(DOCKER) buildx build --platform $(PLATFORMS) --tag $(IMAGE) --build-arg COMPILED=$(COMPILED) $(IMAGE_LABELS) $(IMAGE_FLAGS) \
 		--sbom=true --provenance=mode=max --metadata-file $(DIST)/image.json --push .
 
 COSIGN ?= cosign
@@ -229,4 +236,4 @@ audit: $(STAMP) ## look up known vulnerabilities of what the program needs; says
 	@$(BIN)/python -m tests.deploy.audit
 
 clean: ## remove what the targets made
-	rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage*
+	rm -rf $(VENV) dist native/target native/Cargo.lock sfd_stream/wire/*.so .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage*

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -15,14 +16,18 @@ from sfd_stream.sketch.estimator import SparseFrequentDirections
 from sfd_stream.sketch.measures import covariance_error
 from sfd_stream.sketch.rows import Float, RowBlock
 from sfd_stream.sketch.sketch import Sketch, signed
-from sfd_stream.tools.produce import RowMessage, bag_messages
+from sfd_stream.tools.produce import RowMessage, bag_messages, json_messages
 from sfd_stream.wire.columns import HashedColumns
+from sfd_stream.wire.features import FeatureMap
+from sfd_stream.wire.formats.from_json import read_json
+from sfd_stream.wire.formats.records import Decoder, MsgpackDecoder, PlainReader, RecordDecoder
 from sfd_stream.wire.hashing import signed_columns
-from sfd_stream.wire.rows.decode import decode
+from sfd_stream.wire.rows.part import RowLimits
 
 COLUMNS = 2048
 ELL = 64
 HASH_SEED = 0
+_COLUMNS = HashedColumns(COLUMNS, HASH_SEED)
 _ROUNDING = 1e-9
 """Of the largest squared singular value: how exactly the true ones are computed here."""
 
@@ -33,10 +38,20 @@ class DemoError(SfdError):
 
 @dataclass(frozen=True)
 class Truth:
-    """What was fed in, known exactly."""
+    """What was fed in, known exactly, and how its messages are decoded."""
 
     block: RowBlock
     messages: list[RowMessage]
+    decoder: Decoder = field(default_factory=MsgpackDecoder)
+    columns: HashedColumns = _COLUMNS
+
+    @classmethod
+    def of(cls, messages: list[RowMessage], decoder: Decoder, columns: HashedColumns) -> Truth:
+        found = cls(RowBlock.from_arrays([0], [], [], COLUMNS), messages, decoder, columns)
+        return replace(found, block=found.decoded())
+
+    def decoded(self) -> RowBlock:
+        return self.decoder.decode([message.value for message in self.messages], self.columns, RowLimits()).block
 
     @property
     def rows(self) -> int:
@@ -58,9 +73,16 @@ class Truth:
 
 
 def truth() -> Truth:
-    messages = list(bag_messages(bags(COLUMNS, HASH_SEED)))
-    decoded = decode([message.value for message in messages], HashedColumns(COLUMNS, HASH_SEED))
-    return Truth(decoded.block, messages)
+    """Each docstring as a row in msgpack."""
+    return Truth.of(list(bag_messages(bags(COLUMNS, HASH_SEED))), MsgpackDecoder(), _COLUMNS)
+
+
+def truth_of_events() -> Truth:
+    """Each docstring as an event in JSON: `{"words": [...]}`."""
+    mapping = FeatureMap()
+    events = ({"words": list(bag)} for bag in bags(COLUMNS, HASH_SEED, prefix="words="))
+    messages = json_messages((json.dumps(event).encode() for event in events), mapping)
+    return Truth.of(list(messages), RecordDecoder(PlainReader(read_json)), replace(_COLUMNS, mapping=mapping))
 
 
 @dataclass(frozen=True)
@@ -129,6 +151,5 @@ def directions(sketch: Sketch, names: Mapping[int, str], k: int, words: int) -> 
 def speed(truth: Truth, clock: Callable[[], float]) -> float:
     """Rows a second of this machine: the same messages decoded and sketched again, in this process, on one core."""
     began = clock()
-    decoded = decode([message.value for message in truth.messages], HashedColumns(COLUMNS, HASH_SEED))
-    SparseFrequentDirections(ell=ELL).partial_fit(decoded.block.csr()).sketch()
+    SparseFrequentDirections(ell=ELL).partial_fit(truth.decoded().csr()).sketch()
     return truth.rows / (clock() - began)

@@ -50,14 +50,15 @@ def documents() -> list[str]:
     return list(dict.fromkeys(found for text in texts for found in _DOCSTRING.findall(text)))
 
 
-def bags(columns: int, seed: int = 0) -> list[dict[str, int]]:
+def bags(columns: int, seed: int = 0, prefix: str = "") -> list[dict[str, int]]:
     """A bag of words a docstring, each word once; neither the rare nor the common ones.
 
     Of words that hashing would put into one of the `columns` the commonest is kept, so that each has a name of its own.
+    A feature's name is the prefix and the word.
     """
     words = [set(_WORD.findall(text.lower())) - _STOP_WORDS for text in documents()]
     found = Counter(sorted(word for bag in words for word in bag))
     known = [word for word, count in found.most_common() if _RARE <= count <= _COMMON * len(words)]
-    places = signed_columns(known, columns, seed)[0]
+    places = signed_columns([prefix + word for word in known], columns, seed)[0]
     kept = {known[first] for first in np.unique(places, return_index=True)[1]}
     return [dict.fromkeys(sorted(bag & kept), 1) for bag in words if len(bag & kept) >= _WORDS_MIN]

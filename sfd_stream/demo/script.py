@@ -32,10 +32,12 @@ _DIRECTIONS, _WORDS = 6, 9
 _VALUES = 40
 
 
-def rows(teller: Teller) -> claims.Truth:
+def rows(teller: Teller, *, as_json: bool = False) -> claims.Truth:
     teller.chapter("Rows")
-    truth = claims.truth()
+    truth = claims.truth_of_events() if as_json else claims.truth()
     teller.say(f"{truth.rows:,} docstrings of Python's standard library, one Kafka message each.")
+    if as_json:
+        teller.say(f"The first one: {truth.messages[0].value.decode():.70}...")
     teller.say(
         f"A row is a docstring's words, {truth.block.nnz / truth.rows:.0f} on average, hashed to"
         f" {claims.COLUMNS:,} columns."

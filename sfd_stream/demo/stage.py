@@ -42,6 +42,7 @@ class Ground:
     group: str
     checkpoints: str
     given: bool
+    format: str = "msgpack"
 
     @property
     def overrides(self) -> tuple[str, ...]:
@@ -59,7 +60,7 @@ class Ground:
         session_ms = 6000 if self.given else 3000  # a real broker takes no less, unless it is told to
         settings = {
             "kafka": {"session.timeout.ms": session_ms, "heartbeat.interval.ms": 300},
-            "input": {"topic": self.topic, "columns": "hashed", "hash_seed": HASH_SEED},
+            "input": {"topic": self.topic, "format": self.format, "columns": "hashed", "hash_seed": HASH_SEED},
             "sketch": {"d": COLUMNS, "ell": ELL, "buffer_max_bytes": "64KiB"},
             "checkpoint": {"url": self.checkpoints, "every_rows": 200, "every_s": 1, "revoke_budget_s": 5},
             "snapshot": {"topic": self.snapshots, "every_s": 1, "dtype": "float32"},

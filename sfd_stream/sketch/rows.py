@@ -178,23 +178,58 @@ def _rising(indptr: Int, indices: Index) -> bool:
 
 
 def _sorted_and_summed(indptr: Int, indices: Index, values: Float, d: int) -> tuple[Int, Index, Float]:
-    key = row_of_entry(indptr) * d + indices  # rows < 2^32 and d <= 2^31, so int64 holds it
-    order = _stable_order(key, (len(indptr) - 1) * d)
-    key = key[order]
-    first = np.ones(len(key), dtype=bool)
-    np.not_equal(key[1:], key[:-1], out=first[1:])
+    order = _stable_order(indptr, indices, d)
+    indices, values = indices[order], values[order]
+    first = np.ones(len(indices), dtype=bool)
+    np.not_equal(indices[1:], indices[:-1], out=first[1:])
+    starts = indptr[:-1]
+    first[starts[starts < len(indices)]] = True
+    if first.all():
+        return indptr, indices, values
     # bincount adds one after the other; reduceat adds pairwise, in an order that depends on the length.
-    sums = np.bincount(np.cumsum(first) - 1, weights=values[order]).astype(np.float64, copy=False)
-    return _pointers(indptr, first), indices[order][first], sums
+    sums = np.bincount(np.cumsum(first) - 1, weights=values).astype(np.float64, copy=False)
+    return _pointers(indptr, first), indices[first], sums
 
 
-def _stable_order(key: Int, end: int) -> Int:
-    """The order that sorts keys below `end`, equal ones left as they come."""
-    bits = len(key).bit_length()
-    if end.bit_length() + bits > 63:
-        return np.argsort(key, kind="stable")
-    # Sorting (key, place) as one number is twice as fast as sorting places by key.
-    return np.sort(key << bits | np.arange(len(key))) & ((1 << bits) - 1)
+def _stable_order(indptr: Int, indices: Index, d: int) -> Int:
+    """The order that sorts each row by column, equal columns left as they come.
+
+    Rows are sorted as the rows of matrices, which is several times as fast as one sort of all entries. Rows of similar
+    length share a matrix, the shorter ones filled up.
+    """
+    starts, lengths = indptr[:-1], np.diff(indptr)
+    longest = int(lengths.max())
+    if (lengths == longest).all():
+        return _row_orders(indices.reshape(-1, longest), starts, d).reshape(-1)
+    order = np.empty(len(indices), dtype=np.int64)
+    groups = np.zeros_like(lengths) if longest * len(lengths) <= 1.5 * len(indices) else _powers(lengths)
+    for group in np.unique(groups).tolist():
+        rows = np.flatnonzero(groups == group)
+        places = np.arange(int(lengths[rows].max()))
+        entries, filled = starts[rows, None] + places, places < lengths[rows, None]
+        columns = indices.take(entries, mode="clip")
+        columns[~filled] = d - 1  # the last column at the last places: what fills up stays behind the row
+        order[entries[filled]] = _row_orders(columns, starts[rows], d)[filled]
+    return order
+
+
+def _powers(lengths: Int) -> Int:
+    """The power of two that each length reaches at most."""
+    return np.ceil(np.log2(np.maximum(lengths, 1))).astype(np.int64)
+
+
+def _row_orders(columns: Index, starts: Int, d: int) -> Int:
+    """The places of the sorted entries of each row of a matrix; a row's first entry has the place `start`."""
+    width = columns.shape[1]
+    bits = max(width - 1, 0).bit_length()
+    kind: Any = np.uint32 if (d - 1).bit_length() + bits <= 32 else np.int64
+    key: Any = columns.astype(kind)  # (column, place) as one number, so that the sort is stable
+    key <<= kind(bits)
+    key |= np.arange(width, dtype=kind)
+    key.sort(axis=1)
+    key &= kind((1 << bits) - 1)
+    orders: Int = starts[:, None] + key
+    return orders
 
 
 def _without_zeros(indptr: Int, indices: Index, values: Float) -> tuple[Int, Index, Float]:

@@ -1,11 +1,13 @@
-"""Rows from files that people have: npz, MatrixMarket, svmlight, CSV triples, lines of text.
+"""Rows from files that people have: npz, MatrixMarket, svmlight, CSV triples, lines of text, tables of records.
 
-A matrix comes as CSR blocks, canonical and finite, in the file's order of rows; text as bags of words. What
-is wrong with a file is said with its name and, where there is one, the line.
+A matrix comes as CSR blocks, canonical and finite, in the file's order of rows; text as bags of words; a record as a
+line of JSON. What is wrong with a file is said with its name and, where there is one, the line.
 """
 
 from __future__ import annotations
 
+import csv
+import json
 import re
 from collections import Counter
 from itertools import islice
@@ -16,6 +18,7 @@ import scipy.io
 import scipy.sparse as sp
 
 from sfd_stream.errors import SettingsError
+from sfd_stream.wire.flatten import plain_value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -29,16 +32,22 @@ KINDS: Final[Mapping[str, tuple[str, ...]]] = {
     "csv": (".csv",),
     "text": (".txt", ".text"),
     "jsonl": (".jsonl", ".ndjson"),
+    "table": (),  # a .csv that is no triples
+    "parquet": (".parquet", ".pq"),
 }
+RECORDS: Final = ("jsonl", "table", "parquet")
+"""Kinds whose rows are records of named fields."""
 T = TypeVar("T")
 _WORD: Final = re.compile(r"[^\W_]+")
+_NUMBER: Final = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][-+]?\d+)?")
+_WORDS: Final = {"": None, "true": True, "false": False}
 
 
 def kind_of(path: Path) -> str:
     """The kind of file by the end of its name."""
     for kind, suffixes in KINDS.items():
         if path.suffix.lower() in suffixes:
-            return kind
+            return "table" if kind == "csv" and _is_table(path) else kind
     endings = ", ".join(suffix for suffixes in KINDS.values() for suffix in suffixes)
     raise SettingsError(f"{path}: can't tell what is in it by its name ({endings}); say --as {'|'.join(KINDS)}")
 
@@ -64,14 +73,9 @@ def read_bags(path: Path) -> Iterator[Mapping[str, int]]:
     return _guarded(path, read)
 
 
-def read_lines(path: Path) -> Iterator[bytes]:
-    """The lines of a file that are not blank, without their ends."""
-
-    def read(file: Path) -> Iterator[bytes]:
-        with file.open("rb") as lines:
-            yield from (line.strip() for line in lines if line.strip())
-
-    return _guarded(path, read)
+def read_records(path: Path, kind: str) -> Iterator[bytes]:
+    """The records of a file, each as a line of JSON."""
+    return _guarded(path, {"jsonl": _read_lines, "table": _read_table, "parquet": _read_parquet}[kind])
 
 
 def blocks_of(matrix: Any) -> Iterator[Any]:
@@ -87,7 +91,7 @@ def _guarded(path: Path, read: Callable[[Path], Iterator[T]]) -> Iterator[T]:
         yield from read(path)
     except OSError as error:
         raise SettingsError(f"{path}: {error.strerror or error}") from error
-    except (ValueError, KeyError, OverflowError) as error:
+    except (ValueError, KeyError, OverflowError, csv.Error) as error:
         raise SettingsError(f"{path}: {error}") from error
 
 
@@ -165,3 +169,67 @@ def _stack(rows: list[tuple[list[int], list[float]]]) -> Any:
     indices = np.array([column for columns, _ in rows for column in columns], dtype=np.int64)
     values = np.array([value for _, values in rows for value in values], dtype=np.float64)
     return sp.csr_array((values, indices, indptr), shape=(len(rows), int(indices.max(initial=0)) + 1))
+
+
+# -- records ---------------------------------------------------------------------------------------------
+
+
+def _read_lines(path: Path) -> Iterator[bytes]:
+    """The lines that are not blank, without their ends."""
+    with path.open("rb") as lines:
+        yield from (line.strip() for line in lines if line.strip())
+
+
+def _is_table(path: Path) -> bool:
+    """Whether a CSV file has named fields: a heading, and other than three numbers below it."""
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as lines:
+            heading, first = islice((*islice(csv.reader(lines), 2), [], []), 2)
+    except (OSError, UnicodeDecodeError, csv.Error):
+        return False  # whoever reads it says what is wrong
+    named = bool(heading) and not any(_is_number(cell) for cell in heading)
+    return named and (len(heading) != 3 or not all(_is_number(cell) for cell in first))
+
+
+def _read_table(path: Path) -> Iterator[bytes]:
+    """Lines of CSV below a heading. A cell is null if it is empty, a number if JSON would write it so, else a text."""
+    with path.open(encoding="utf-8-sig", newline="") as lines:
+        rows = csv.reader(lines, strict=True)
+        names = next(rows, [])
+        if len(set(names)) < len(names):
+            raise ValueError("the heading has a name twice")
+        for row in rows:
+            if len(row) != len(names):
+                raise ValueError(f"line {rows.line_num} has {len(row)} cells, the heading {len(names)}")
+            yield _as_json(dict(zip(names, map(_cell, row), strict=True)))
+
+
+def _cell(text: str) -> Any:
+    if _NUMBER.fullmatch(text):
+        return json.loads(text)
+    return _WORDS.get(text.lower(), text)
+
+
+def _read_parquet(path: Path) -> Iterator[bytes]:
+    try:
+        from pyarrow import ArrowException  # noqa: PLC0415 - an extra
+        from pyarrow.parquet import ParquetFile  # noqa: PLC0415 - an extra
+    except ImportError:
+        raise SettingsError(
+            f"{path} needs pyarrow, which is not installed; run: pip install 'sfd-stream[parquet]'"
+        ) from None
+    try:
+        with ParquetFile(path) as file:
+            for batch in file.iter_batches(BLOCK_ROWS):
+                yield from map(_as_json, batch.to_pylist())
+    except ArrowException as error:
+        raise ValueError(str(error)) from error
+
+
+def _as_json(record: Mapping[str, Any]) -> bytes:
+    return json.dumps(record, ensure_ascii=False, allow_nan=False, default=_json_value).encode()
+
+
+def _json_value(value: Any) -> Any:
+    """Of what JSON has no form of: times as texts, decimals as numbers; bytes make no feature and are left out."""
+    return None if isinstance(value, bytes) else plain_value(value)

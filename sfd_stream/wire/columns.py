@@ -124,16 +124,14 @@ class HashedColumns:
     names: Mapping[int, str] = field(default_factory=dict)
     mapping: FeatureMap | None = None
     """How records become features; None where rows have features already."""
-    _named: Mask = field(init=False, repr=False, compare=False)
+    _named: Mask | None = field(init=False, repr=False, compare=False)
+    """Which columns have a name, once that was asked for."""
 
     def __post_init__(self) -> None:
         _check_d(self.d)
         if whole("seed", self.seed, 0) >= 2**32:
             raise ValueError(f"seed must be below 2^32, not {self.seed}")
-        named = np.zeros(self.d if self.keep_names else 0, dtype=bool)  # a byte a column: less than a row of a sketch
-        if self.keep_names:
-            named[list(self.names)] = True
-        object.__setattr__(self, "_named", named)
+        object.__setattr__(self, "_named", None)
 
     @property
     def end(self) -> int:
@@ -154,12 +152,26 @@ class HashedColumns:
         """
         if not self.learning:
             return self
-        new = np.flatnonzero(~self._named[columns] & (values != 0))
+        named = self._mask()
+        new = np.flatnonzero(~named[columns] & (values != 0))
         if not len(new):
             return self
         firsts = np.sort(new[np.unique(columns[new], return_index=True)[1]])[: self.names_max - len(self.names)]
         names = (text[:NAME_CHARS_MAX] for text in texts(firsts))
-        return replace(self, names={**self.names, **dict(zip(columns[firsts].tolist(), names, strict=True))})
+        after = replace(self, names={**self.names, **dict(zip(columns[firsts].tolist(), names, strict=True))})
+        named = named.copy()  # patched: made of all names it would cost more than all else that a batch does
+        named[columns[firsts]] = True
+        object.__setattr__(after, "_named", named)
+        return after
+
+    def _mask(self) -> Mask:
+        """Which columns have a name: a byte a column, less than a row of a sketch."""
+        named = self._named
+        if named is None:
+            named = np.zeros(self.d, dtype=bool)
+            named[list(self.names)] = True
+            object.__setattr__(self, "_named", named)
+        return named
 
     # -- as features of a sketch (see sketch.features) --
 

@@ -214,14 +214,21 @@ class FeatureMap:
     def _steps(self) -> tuple[str, ...]:
         return tuple((self.path or "").split("."))
 
+    def ordered_fields(self) -> list[tuple[str, FieldOptions]]:
+        """In the order in which they are tried: a path before patterns, a longer pattern before a shorter one.
+
+        >>> features = FeatureMap.from_settings({"fields": {"a*": "text", "a.*": "text", "b": "text"}})
+        >>> [path for path, options in features.ordered_fields()]
+        ['b', 'a.*', 'a*']
+        """
+        return sorted(self.fields, key=lambda item: ("*" in item[0], -len(item[0]), item[0]))
+
     @cached_property
     def _patterns(self) -> tuple[list[re.Pattern[str]], list[re.Pattern[str]], list[Any]]:
-        """A field's own path comes before a pattern, a longer pattern before a shorter one."""
-        fields = sorted(self.fields, key=lambda item: ("*" in item[0], -len(item[0]), item[0]))
         return (
             [_pattern(path, below=True) for path in self.include],
             [_pattern(path, below=True) for path in self.exclude],
-            [(_pattern(path, below=False), options) for path, options in fields],
+            [(_pattern(path, below=False), options) for path, options in self.ordered_fields()],
         )
 
 

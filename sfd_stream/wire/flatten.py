@@ -62,7 +62,7 @@ class Flattener:
                 self._add_value(path, rule, value, depth)
 
     def _add_value(self, path: str, rule: Rule, value: Any, depth: int) -> None:
-        value = _plain(value)
+        value = plain_value(value)
         if isinstance(value, dict | Mapping):
             if rule.options.indices is not None:
                 self._add_sparse(path, rule, value)
@@ -94,7 +94,7 @@ class Flattener:
     def _add_list(self, path: str, rule: Rule, items: list[Any], depth: int) -> None:
         options = rule.options
         for place, raw in enumerate(items):
-            item = _plain(raw)
+            item = plain_value(raw)
             if item is None or isinstance(item, bytes):
                 continue
             if options.kind == "each" and isinstance(item, Mapping):
@@ -115,8 +115,8 @@ class Flattener:
     def _add_sparse(self, path: str, rule: Rule, record: Mapping[str, Any]) -> None:
         """A ready sparse vector: `path[index]` for each of its indices."""
         options = rule.options
-        indices = _plain(record.get(options.indices or ""))
-        values = None if options.values is None else _plain(record.get(options.values))
+        indices = plain_value(record.get(options.indices or ""))
+        values = None if options.values is None else plain_value(record.get(options.values))
         if indices is None or not rule.wanted:
             return
         if values is None:
@@ -137,7 +137,7 @@ class Flattener:
             self.values.append(value)
 
 
-def _plain(value: Any) -> Any:
+def plain_value(value: Any) -> Any:
     """None, bool, int, float, str, bytes, a list or a mapping; RowDecodeError for anything else."""
     if type(value) in _EXACT or isinstance(value, _PLAIN):  # the exact types first: asking an ABC takes long
         return value
@@ -145,7 +145,7 @@ def _plain(value: Any) -> Any:
         if isinstance(value, kinds):
             return convert(value)
     if hasattr(value, "tolist"):  # numpy's arrays and scalars
-        return _plain(value.tolist())
+        return plain_value(value.tolist())
     if hasattr(value, "__index__"):
         return int(value)
     raise bad(Reason.BAD_FIELD, f"a field is a {type(value).__name__}, which no feature can be made of")

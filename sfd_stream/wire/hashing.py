@@ -6,6 +6,7 @@ numbers are hashed by numpy without becoming Python objects, to the same columns
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
@@ -21,9 +22,35 @@ if TYPE_CHECKING:
 Word = npt.NDArray[np.uint32]
 
 
+@dataclass(frozen=True, slots=True)
+class HashedNames:
+    """Features that are hashed already, with the seed of their columns.
+
+    Their texts, in UTF-8, are kept only for columns that learn names.
+    """
+
+    hashes: npt.NDArray[np.int32]
+    texts: bytes
+    starts: Int
+    ends: Int
+
+    def __len__(self) -> int:
+        return len(self.hashes)
+
+    def __getitem__(self, which: Any) -> Any:
+        """The text of one feature, or the features that a mask marks."""
+        if not isinstance(which, np.ndarray):
+            return self.texts[self.starts[which] : self.ends[which]].decode()
+        if not len(self.ends):
+            return HashedNames(self.hashes[which], self.texts, self.starts, self.ends)
+        return HashedNames(self.hashes[which], self.texts, self.starts[which], self.ends[which])
+
+
 def signed_columns(features: Any, d: int, seed: int) -> tuple[Index, Float]:
     """Column and sign of each feature: with the signed hash h, |h| mod d and the sign of h (0 is +)."""
-    if isinstance(features, list):
+    if isinstance(features, HashedNames):
+        hashes = features.hashes.astype(np.int64)
+    elif isinstance(features, list):
         hashes = _hash_texts(features, seed)
     else:
         hashes = hash_decimals(features.astype(np.uint32), seed).view(np.int32).astype(np.int64)

@@ -46,8 +46,10 @@ TOOLS = {
     "types-pyyaml": "import yaml",
 }
 
-BESIDES = {"sfd-stream", "pydantic-core", "scikit-learn"}
-"""Ourselves; what pydantic brings, in the one version that fits it; what is imported only when it asks us itself."""
+BESIDES = {"sfd-stream", "pydantic-core", "scikit-learn", "googleapis-common-protos"}
+"""Ourselves; what pydantic brings, in the one version that fits it; what is imported only when it asks us itself; what
+shares the name `google` with protobuf and is imported by confluent-kafka.
+"""
 
 
 def build(source: Path, folder: Path) -> Path:
@@ -101,7 +103,15 @@ def test_it_says_who_it_is(built: Path) -> None:
     assert found["Description-Content-Type"] == "text/markdown"
     assert found.get_payload().startswith("# sfd-stream")
     assert all(found[name] for name in ("Summary", "Author", "Keywords", "Project-URL"))
-    assert set(found.get_all("Provides-Extra") or ()) == {"plot", "registry", "avro", "protobuf", "bench", "test"}
+    assert set(found.get_all("Provides-Extra") or ()) == {
+        "plot",
+        "registry",
+        "avro",
+        "parquet",
+        "protobuf",
+        "bench",
+        "test",
+    }
 
 
 def test_every_classifier_is_one(built: Path) -> None:
@@ -139,7 +149,7 @@ def declared(requirements: Iterable[str]) -> set[str]:
 def test_the_program_declares_exactly_what_it_imports() -> None:
     third = {module for module in modules_in(["sfd_stream"]) if module not in sys.stdlib_module_names}
     extras = PROJECT["optional-dependencies"]
-    optional = declared([*extras["plot"], *extras["avro"], *extras["protobuf"]]) - BESIDES
+    optional = declared([*extras["plot"], *extras["avro"], *extras["parquet"], *extras["protobuf"]]) - BESIDES
     assert packages_of(third) - BESIDES - optional == declared(PROJECT["dependencies"])
     assert optional <= packages_of(third)
 

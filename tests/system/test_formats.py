@@ -152,7 +152,13 @@ def test_an_unknown_schema_is_a_bad_message_and_the_others_count(
     assert worker.watch._letters == {"unknown_schema": 1}
 
 
-@pytest.mark.parametrize("name", ["json", "avro-registry", "protobuf-registry"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "json", "avro-registry", "protobuf-registry",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("msgpack", "json-registry", "avro", "protobuf")),
+    ],
+)  # fmt: skip
 @pytest.mark.parametrize("deaths", smoke_first([3, 3 * len(KILLED_AT)]))
 def test_killed_at_any_point_each_record_counts_once(
     kafka: Broker, registry: Registry, make_run: MakeRun, tmp_path: Path, name: str, deaths: int

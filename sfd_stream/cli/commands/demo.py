@@ -9,6 +9,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -45,6 +46,9 @@ def demo(
     picture: Annotated[
         Path | None, typer.Option("--picture", help="File for the picture.", show_default=f"./{_PICTURE}")
     ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Send JSON events, of which the worker makes rows, instead of msgpack rows.")
+    ] = False,
 ) -> None:
     """Run the whole job on sample text: rows go through a broker, a worker is killed, no row is lost, topics are found.
 
@@ -61,14 +65,16 @@ def demo(
     began, file, teller = time.monotonic(), _picture_place(picture), Teller()
     teller.title("sfd-stream demo", "the main directions of a Kafka topic, live, certified, and safe from kill -9")
     with _one_signal(), ExitStack() as stack:
-        _play(stack, teller, broker, s3, file, stay=stay)
+        _play(stack, teller, broker, s3, file, stay=stay, as_json=as_json)
     teller.blank()
     teller.say(f"Done in {time.monotonic() - began:.0f} s; everything but the picture is gone again.")
     if not stay:
         teller.say(f'Next: "{program()} demo --stay" keeps it running, "{program()} --help" has everything else.')
 
 
-def _play(stack: ExitStack, teller: Any, broker: str | None, s3: str | None, picture: Path, *, stay: bool) -> None:
+def _play(
+    stack: ExitStack, teller: Any, broker: str | None, s3: str | None, picture: Path, *, stay: bool, as_json: bool
+) -> None:
     from threadpoolctl import threadpool_limits
 
     from sfd_stream.cli.build import admin_of, store_of
@@ -79,9 +85,9 @@ def _play(stack: ExitStack, teller: Any, broker: str | None, s3: str | None, pic
     from sfd_stream.kafka.topics import ensure_topic
 
     stack.enter_context(threadpool_limits(1))  # the workers want the cores, and the speed said is that of one
-    truth = rows(teller)
+    truth = rows(teller, as_json=as_json)
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sfd-demo-")))
-    ground = _ground(stack, broker, s3, folder)
+    ground = replace(_ground(stack, broker, s3, folder), format="json" if as_json else "msgpack")
     file = ground.write_settings(folder)
     settings = load(file, environ=ground.environ, overrides=ground.overrides).settings
     # What can't be reached is said before anything is begun.

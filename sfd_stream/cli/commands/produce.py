@@ -44,6 +44,8 @@ class FileKind(StrEnum):
     CSV = "csv"
     TEXT = "text"
     JSONL = "jsonl"
+    TABLE = "table"
+    PARQUET = "parquet"
 
 
 def produce(
@@ -52,8 +54,8 @@ def produce(
         typer.Argument(
             metavar="FILE",
             help="Rows: .npz (scipy CSR), .mtx (MatrixMarket), .svm (svmlight, indices from 1), .csv"
-            " (row,column,value), .txt (a line a row, its words as features for hashed columns) or .jsonl (a JSON"
-            " record a line, sent as it is, for input.format json).",
+            " (row,column,value), .txt (a line a row, its words as features for hashed columns); or records for"
+            " input.format json: .jsonl (one a line, sent as it is), .csv (with a heading of names) or .parquet.",
         ),
     ] = None,
     *,
@@ -131,14 +133,14 @@ def _messages(
         what = kind.value if kind else matrix_files.kind_of(file)
         if what == FileKind.TEXT and form not in (None, Form.LIST):
             raise SettingsError(f"words are text, which {form.value} can't hold; leave out --format")
-        if what == FileKind.JSONL and form is not None:
+        if what in matrix_files.RECORDS and form is not None:
             raise SettingsError("records are sent as they are; leave out --format")
         if not file.exists():
             raise SettingsError(f"there is no file {file}; give the path of one that can be read")
         if what == FileKind.TEXT:
             return messages.bag_messages(matrix_files.read_bags(file)), None
-        if what == FileKind.JSONL:
-            return messages.json_messages(matrix_files.read_lines(file), mapping()), None
+        if what in matrix_files.RECORDS:
+            return messages.json_messages(matrix_files.read_records(file, what), mapping()), None
         blocks, total = matrix_files.read_matrix(file, what), None
     form = form or Form.PACKED
     return messages.matrix_messages(blocks, form=form.value, rows_per_message=rows_per_message), total

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
+import numpy as np
+
 from sfd_stream.errors import RowDecodeError
+from sfd_stream.wire.compiled import take_records
 from sfd_stream.wire.reasons import Reason, bad
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
+
+    from sfd_stream.sketch.rows import Int
+    from sfd_stream.wire.columns import HashedColumns
+    from sfd_stream.wire.rows.part import Part, RowLimits
 
 HEADER_BYTES = 5
 _READERS_MAX = 10_000
@@ -47,6 +56,17 @@ class Schemas(Protocol):
         """Ends look-ups."""
 
 
+class TypedReader(ABC):
+    """Reads messages of several types, each with its type in front."""
+
+    @abstractmethod
+    def __call__(self, data: bytes) -> Any: ...
+
+    @abstractmethod
+    def split(self, data: bytes) -> tuple[Callable[[bytes], Any], int]:
+        """The reader of the message's type, and where the message begins."""
+
+
 class FramedReader:
     """Reads messages of one format by the schema that each names."""
 
@@ -56,6 +76,44 @@ class FramedReader:
         self._compiled = compiled
         self._readers: dict[int, Callable[[bytes], Any]] = {}
         self.close = schemas.close
+
+    def take(self, values: Sequence[bytes], columns: HashedColumns, limits: RowLimits) -> tuple[list[Part], Int]:
+        """Messages with the same header at once: those of one schema and, in Protobuf, of one type."""
+        parts: list[Part] = []
+        left = np.ones(len(values), dtype=bool)
+        for read, header, numbers in self._groups(values):
+            some, others = take_records(read, [values[number] for number in numbers], columns, limits, header)
+            places = np.array(numbers)
+            parts += [replace(part, messages=places[part.messages]) for part in some]
+            left[places] = False
+            left[places[others]] = True
+        return parts, np.flatnonzero(left)
+
+    def _groups(self, values: Sequence[bytes]) -> Iterator[tuple[Callable[[bytes], Any], int, list[int]]]:
+        """The reader of each schema, the size of its messages' headers, and the messages. None of what is bad."""
+        by_schema: dict[bytes, list[int]] = {}
+        for number, value in enumerate(values):
+            by_schema.setdefault(value[:HEADER_BYTES], []).append(number)
+        for numbers in by_schema.values():
+            try:
+                read, header = self._split(values[numbers[0]])
+            except RowDecodeError:
+                continue
+            if header > HEADER_BYTES:
+                start = values[numbers[0]][:header]
+                numbers = [number for number in numbers if values[number].startswith(start)]  # noqa: PLW2901
+            yield read, header, numbers
+
+    def _split(self, message: bytes) -> tuple[Callable[[bytes], Any], int]:
+        """The reader of a message, and where it begins to read."""
+        if len(message) < HEADER_BYTES or message[0] != 0:
+            raise bad(Reason.MALFORMED, "no zero byte and schema id in front, as a schema registry's messages have")
+        schema_id = int.from_bytes(message[1:HEADER_BYTES], "big")
+        read = self._readers.get(schema_id) or self._reader(schema_id)
+        if not isinstance(read, TypedReader):
+            return read, HEADER_BYTES
+        of_type, size = read.split(message[HEADER_BYTES:])
+        return of_type, HEADER_BYTES + size
 
     def missing(self, values: Sequence[bytes]) -> frozenset[int]:
         named = {value[1:HEADER_BYTES] for value in values if len(value) >= HEADER_BYTES and value[0] == 0}
@@ -73,11 +131,8 @@ class FramedReader:
         return self._schemas.outage
 
     def read(self, message: bytes) -> Any:
-        if len(message) < HEADER_BYTES or message[0] != 0:
-            raise bad(Reason.MALFORMED, "no zero byte and schema id in front, as a schema registry's messages have")
-        schema_id = int.from_bytes(message[1:HEADER_BYTES], "big")
-        read = self._readers.get(schema_id) or self._reader(schema_id)
-        return read(message[HEADER_BYTES:])
+        read, at = self._split(message)
+        return read(message[at:])
 
     def _reader(self, schema_id: int) -> Callable[[bytes], Any]:
         schema = self._schemas.find(schema_id)

@@ -11,22 +11,25 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from sfd_stream.errors import SettingsError
+from sfd_stream.wire.compiled import Format, MessageReader
 from sfd_stream.wire.reasons import Reason, bad
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from sfd_stream.wire.formats.framing import Schema
 
 _BYTES_LEAST = {"null": 0, "float": 4, "double": 8}  # others take one at least
+_TYPES_MAX = 10_000
+"""In a schema whose names are resolved: one that is larger is left to fastavro."""
 
 
-def compiled(schema: Schema) -> Callable[[bytes], Any]:
+def compiled(schema: Schema) -> MessageReader:
     """A function that reads messages written with this schema."""
     return avro_reader(schema.text, [reference.text for _, reference in schema.references])
 
 
-def avro_reader(text: str, references: Sequence[str] = ()) -> Callable[[bytes], Any]:
+def avro_reader(text: str, references: Sequence[str] = ()) -> MessageReader:
     """RowDecodeError (`bad_schema`) if the schema is none, or one that cannot be read safely."""
     fastavro = need()
     named: dict[str, Any] = {}
@@ -49,7 +52,7 @@ def avro_reader(text: str, references: Sequence[str] = ()) -> Callable[[bytes], 
             raise bad(Reason.MALFORMED, f"the record ends at byte {stream.tell()} of {len(message)}")
         return found
 
-    return read_avro
+    return MessageReader(read_avro, Format("avro", json.dumps(_Description(named).of(schema))))
 
 
 def need() -> Any:
@@ -82,3 +85,38 @@ def _check(schema: Any, named: Mapping[str, Any], above: tuple[str, ...]) -> int
     if kind == "fixed":
         return int(schema["size"])
     return _check(kind, named, above) if isinstance(kind, dict | list) else _BYTES_LEAST.get(kind, 1)
+
+
+class _Description:
+    """A schema as the compiled decoder reads it: all names resolved. None stands for what it does not read."""
+
+    def __init__(self, named: Mapping[str, Any]) -> None:
+        self._named = named
+        self._types = 0
+
+    def of(self, schema: Any) -> Any:
+        self._types += 1
+        if self._types > _TYPES_MAX:
+            return None
+        if isinstance(schema, list):
+            return {"union": [self.of(branch) for branch in schema]}
+        if isinstance(schema, str):
+            return self.of(self._named[schema]) if schema in self._named else schema
+        if "logicalType" in schema:
+            return None
+        return self._of_mapping(schema, schema["type"])
+
+    def _of_mapping(self, schema: Mapping[str, Any], kind: Any) -> Any:
+        match kind:
+            case "record" | "error":
+                return {"record": [(field["name"], self.of(field["type"])) for field in schema["fields"]]}
+            case "enum":
+                return {"enum": schema["symbols"]}
+            case "array":
+                return {"array": self.of(schema["items"])}
+            case "map":
+                return {"map": self.of(schema["values"])}
+            case "fixed":
+                return {"fixed": schema["size"]}
+            case _:
+                return self.of(kind)

@@ -10,12 +10,13 @@ from typing import Any
 
 import msgspec
 
+from sfd_stream.wire.compiled import Format, MessageReader
 from sfd_stream.wire.reasons import Reason, bad
 
 _DECODE = msgspec.json.Decoder().decode
 
 
-def read_json(message: bytes) -> Any:
+def _read(message: bytes) -> Any:
     try:
         return _DECODE(message)
     except RecursionError:
@@ -24,3 +25,6 @@ def read_json(message: bytes) -> Any:
         raise bad(Reason.TOO_LARGE, "a number is too large:", str(error)[:160]) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise bad(Reason.MALFORMED, "not JSON that can be read:", str(error)[:160]) from None
+
+
+read_json = MessageReader(_read, Format("json"))

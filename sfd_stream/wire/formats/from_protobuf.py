@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import base64
 import binascii
+import json
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from sfd_stream.errors import SettingsError
+from sfd_stream.wire.compiled import Format, MessageReader
+from sfd_stream.wire.formats.framing import TypedReader
 from sfd_stream.wire.reasons import Reason, bad
 
 if TYPE_CHECKING:
@@ -26,7 +29,7 @@ _KNOWN = ("any", "api", "descriptor", "duration", "empty", "field_mask", "source
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def compiled(schema: Schema) -> Callable[[bytes], Any]:
+def compiled(schema: Schema) -> TypedReader:
     """A function that reads messages of a registry's schema: message indexes, then the message."""
     files = [_file_of(name, reference.text) for name, reference in schema.references]
     main = _file_of(_MAIN, schema.text)
@@ -35,7 +38,7 @@ def compiled(schema: Schema) -> Callable[[bytes], Any]:
     return _Indexed(list(found.message_types_by_name.values()))
 
 
-def raw_reader(descriptors: bytes, message: str, name: str) -> Callable[[bytes], Any]:
+def raw_reader(descriptors: bytes, message: str, name: str) -> MessageReader:
     """A function that reads messages called `message`, from a descriptor set or the text of a .proto file."""
     module = need()
     files = [_file_of(name, descriptors.decode("utf-8", "replace"))] if name.endswith(".proto") else []
@@ -52,28 +55,41 @@ def raw_reader(descriptors: bytes, message: str, name: str) -> Callable[[bytes],
         raise bad(Reason.BAD_SCHEMA, f"{name} has no message {message}; give its full name, with the package") from None
 
 
-class _Indexed:
+class _Indexed(TypedReader):
     """Picks the message type by the indexes in front, as Confluent's serializers write them."""
 
     def __init__(self, types: list[Any]) -> None:
         self._types = types
-        self._readers: dict[tuple[int, ...], Callable[[bytes], Any]] = {}
+        self._readers: dict[tuple[int, ...], MessageReader] = {}
 
     def __call__(self, data: bytes) -> Any:
+        read, at = self.split(data)
+        return read(data[at:])
+
+    def split(self, data: bytes) -> tuple[MessageReader, int]:
         indexes, at = _indexes(data)
         read = self._readers.get(indexes)
         if read is None:
             read = self._readers[indexes] = _reader(self._type(indexes))
-        return read(data[at:])
+        return read, at
 
     def _type(self, indexes: tuple[int, ...]) -> Any:
-        types, found = self._types, None
-        for index in indexes:
-            if not 0 <= index < len(types):
-                raise bad(Reason.MALFORMED, f"its schema has no message with the indexes {list(indexes)}")
-            found = types[index]
-            types = [nested for nested in found.nested_types if not nested.GetOptions().map_entry]
+        """As Confluent's Java client counts nested messages or, where that leads nowhere, as its Python client does."""
+        found = _followed(self._types, indexes, entries=False) or _followed(self._types, indexes, entries=True)
+        if found is None or found.GetOptions().map_entry:
+            raise bad(Reason.MALFORMED, f"its schema has no message with the indexes {list(indexes)}")
         return found
+
+
+def _followed(types: list[Any], indexes: tuple[int, ...], *, entries: bool) -> Any:
+    """The message that the indexes lead to, or None. With `entries`, the entries of maps count as nested messages."""
+    found = None
+    for index in indexes:
+        if not 0 <= index < len(types):
+            return None
+        found = types[index]
+        types = [nested for nested in found.nested_types if entries or not nested.GetOptions().map_entry]
+    return found
 
 
 def _indexes(data: bytes) -> tuple[tuple[int, ...], int]:
@@ -102,7 +118,7 @@ def _zigzag(data: bytes, at: int) -> tuple[int, int]:
     raise bad(Reason.MALFORMED, "message indexes that do not end")
 
 
-def _reader(descriptor: Any) -> Callable[[bytes], Any]:
+def _reader(descriptor: Any) -> MessageReader:
     made = need().message_factory.GetMessageClass(descriptor)
 
     def read_protobuf(data: bytes) -> Any:
@@ -111,7 +127,7 @@ def _reader(descriptor: Any) -> Callable[[bytes], Any]:
         except Exception as error:  # noqa: BLE001 - bytes from outside: whatever they make the library raise, they are bad
             raise bad(Reason.MALFORMED, "not Protobuf of its schema:", repr(error)[:160]) from None
 
-    return read_protobuf
+    return MessageReader(read_protobuf, Format("protobuf", json.dumps(_described(descriptor))))
 
 
 # -- messages to plain values ----------------------------------------------------------------------------
@@ -170,6 +186,45 @@ _SPECIAL: Mapping[str, Callable[[Any], Any]] = {
     f"google.protobuf.{kind}Value": lambda message: message.value
     for kind in ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
 }
+
+
+# -- messages for the compiled decoder --------------------------------------------------------------------
+
+
+def _described(first: Any) -> list[list[dict[str, Any]]]:
+    """The fields of a message, and of all that it leads to, as the compiled decoder reads them."""
+    places, messages = {first.full_name: 0}, [first]
+    # The list of messages grows on the way, by those that fields lead to.
+    return [[_described_field(field, places, messages) for field in message.fields] for message in messages]
+
+
+def _described_field(field: Any, places: dict[str, int], messages: list[Any]) -> dict[str, Any]:
+    nested, symbols = field.message_type, field.enum_type
+    described = {
+        "number": field.number,
+        "name": field.name,
+        "kind": _KINDS.get(field.type, "other"),
+        "repeated": field.is_repeated,
+        "implicit": not field.is_repeated and not field.has_presence,
+        "oneof": None if field.containing_oneof is None else field.containing_oneof.index,
+    }
+    if nested is not None and nested.full_name not in _SPECIAL and field.type != field.TYPE_GROUP:
+        if nested.full_name not in places:
+            places[nested.full_name] = len(messages)
+            messages.append(nested)
+        described["kind"] = "map" if nested.GetOptions().map_entry else "message"
+        described["to"] = places[nested.full_name]
+    if symbols is not None:
+        described["kind"] = "enum" if symbols.is_closed else "open enum"
+        described["symbols"] = [(number, value.name) for number, value in symbols.values_by_number.items()]
+    return described
+
+
+# In the order of their numbers in descriptor.proto; groups, messages and enums are described by themselves.
+_KINDS = dict(enumerate(
+    ["double", "float", "int64", "uint64", "int32", "fixed64", "fixed32", "bool", "string", "group", "other", "bytes",
+     "uint32", "other", "sfixed32", "sfixed64", "sint32", "sint64"], start=1,
+))  # fmt: skip
 
 
 # -- descriptors -----------------------------------------------------------------------------------------

@@ -1,8 +1,8 @@
 """The text of a .proto file to its descriptor, for registries that keep the text alone.
 
-Reads what messages are made of (messages, enums, oneofs, maps, nested types, imports) and passes over what does not
-change how bytes are read: options, services, extensions, reserved numbers. Types stay as written: the descriptor pool
-resolves them. Groups are refused.
+Reads what messages are made of (messages, enums, oneofs, maps, nested types, imports, the features of editions) and
+passes over what does not change how bytes are read: options, services, extensions, reserved numbers. Types stay as
+written: the descriptor pool resolves them. Groups are refused.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ _TOKEN: Final = re.compile(
     | (?P<name>\.?[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*) | (?P<number>[-+]?\.?\d[\w.]*(?:[eE][-+]?\d+)?) | (?P<sign>.)""",
     re.VERBOSE | re.DOTALL,
 )
+_OCTAL: Final = re.compile(r"[-+]?0[0-7]+")
 _FIELD: Final = descriptor_pb2.FieldDescriptorProto
 _SCALARS: Final = {
     name: getattr(_FIELD, f"TYPE_{name.upper()}")
@@ -72,7 +73,9 @@ class _Parser:
             self._message(file.message_type.add())
         elif word == "enum":
             self._enum(file.enum_type.add())
-        elif word in ("option", "service", "extend"):
+        elif word == "option":
+            self._option(file)
+        elif word in ("service", "extend"):
             self._skip_statement()
         elif word != ";":
             self._refuse(word)
@@ -105,7 +108,9 @@ class _Parser:
                 self._enum(message.enum_type.add())
             elif word == "oneof":
                 self._oneof(message)
-            elif word in ("option", "reserved", "extensions", "extend"):
+            elif word == "option":
+                self._option(message)
+            elif word in ("reserved", "extensions", "extend"):
                 self._skip_statement()
             elif word != ";":
                 label = _LABELS.get(word)
@@ -156,14 +161,43 @@ class _Parser:
         self._expect("=")
         field.number = self._number()
         if self._peek() == "[":
-            self._skip_group(self._next())
+            self._field_options(field)
         self._expect(";")
+
+    def _option(self, target: Any) -> None:
+        """After `option`."""
+        if self._peek().startswith("features."):
+            self._feature(target)
+            self._expect(";")
+        else:
+            self._skip_statement()
+
+    def _field_options(self, field: Any) -> None:
+        self._expect("[")
+        while self._peek() != "]":
+            if self._peek().startswith("features."):
+                self._feature(field)
+            elif (word := self._next()) in _CLOSING and word != "<":
+                self._skip_group(word)
+        self._expect("]")
+
+    def _feature(self, target: Any) -> None:
+        """A feature of an edition, like `features.field_presence = IMPLICIT`; those of languages are passed over."""
+        name = self._next().removeprefix("features.")
+        self._expect("=")
+        said = self._next()
+        known = descriptor_pb2.FeatureSet.DESCRIPTOR.fields_by_name.get(name)
+        if known is None or said not in known.enum_type.values_by_name:
+            self._refuse(f"features.{name} = {said}", "a known feature")
+        setattr(target.options.features, name, known.enum_type.values_by_name[said].number)
 
     def _enum(self, enum: Any) -> None:
         enum.name = self._next()
         self._expect("{")
         while (word := self._next()) != "}":
-            if word in ("option", "reserved"):
+            if word == "option":
+                self._option(enum)
+            elif word == "reserved":
                 self._skip_statement()
             elif word != ";":
                 self._expect("=")
@@ -196,7 +230,7 @@ class _Parser:
         word = self._next()
         word = word + self._next() if word in ("-", "+") else word
         try:
-            return int(word, 0)
+            return int(word, 8 if _OCTAL.fullmatch(word) else 0)
         except ValueError:
             self._refuse(word, "a whole number")
 

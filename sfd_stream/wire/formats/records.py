@@ -1,7 +1,8 @@
 """A batch of messages to one checked block, by way of records: what JSON, Avro and Protobuf share.
 
 A reader turns one message into plain values (None, bool, int, float, str, bytes, lists, mappings); the columns' mapping
-makes features of them. A bad message is reported alone and changes nothing of the others.
+makes features of them. The compiled decoder, where it is installed, does both for most messages. A bad message is
+reported alone and changes nothing of the others.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import numpy as np
 
 from sfd_stream.errors import RowDecodeError
 from sfd_stream.wire.columns import Columns, HashedColumns
+from sfd_stream.wire.compiled import take_records
 from sfd_stream.wire.flatten import Flattener
 from sfd_stream.wire.reasons import Reason, bad
 from sfd_stream.wire.rows.decode import DecodedBatch, assembled, decode
@@ -21,6 +23,7 @@ from sfd_stream.wire.rows.part import Part, RowLimits
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from sfd_stream.sketch.rows import Int
     from sfd_stream.wire.features import FeatureMap
 
 _NONE: frozenset[int] = frozenset()
@@ -50,6 +53,9 @@ class Reader(Protocol):
     """One message to plain values. Raises RowDecodeError for a bad one, and nothing else."""
 
     def read(self, message: bytes) -> Any: ...
+    def take(self, values: Sequence[bytes], columns: HashedColumns, limits: RowLimits) -> tuple[list[Part], Int]:
+        """The messages that the compiled decoder takes as parts, and the others, which are read one by one."""
+
     def missing(self, values: Sequence[bytes]) -> frozenset[int]: ...
     def is_missing(self, schema_ids: frozenset[int]) -> bool: ...
     @property
@@ -64,6 +70,9 @@ class PlainReader:
 
     def __init__(self, read: Callable[[bytes], Any]) -> None:
         self.read = read
+
+    def take(self, values: Sequence[bytes], columns: HashedColumns, limits: RowLimits) -> tuple[list[Part], Int]:
+        return take_records(self.read, values, columns, limits)
 
     def missing(self, values: Sequence[bytes]) -> frozenset[int]:  # noqa: ARG002 - no schema is ever missing
         return _NONE
@@ -109,17 +118,18 @@ class RecordDecoder:
     def decode(self, values: Sequence[bytes], columns: Columns, limits: RowLimits) -> DecodedBatch:
         assert isinstance(columns, HashedColumns), "checked with the settings"
         assert columns.mapping is not None, "columns of records have a mapping"
+        parts, rest = self._reader.take(values, columns, limits)
         flattened = Flattener(columns.mapping, limits.string_bytes_max)
         faults: dict[int, RowDecodeError] = {}
         good: list[tuple[int, list[int]]] = []
-        for number, value in enumerate(values):
+        for number in rest.tolist():
             before = len(flattened.names)
             try:
-                good.append((number, self._add(value, columns.mapping, flattened, limits)))
+                good.append((number, self._add(values[number], columns.mapping, flattened, limits)))
             except RowDecodeError as error:
                 faults[number] = error
                 flattened.cut(before)
-        return assembled(len(values), [_part(good, flattened)] if good else [], faults, columns)
+        return assembled(len(values), [*parts, _part(good, flattened)] if good else parts, faults, columns)
 
     def _add(self, value: bytes, mapping: FeatureMap, flattened: Flattener, limits: RowLimits) -> list[int]:
         """Appends the features of a message; returns how many each of its rows has."""

@@ -1,8 +1,8 @@
 """Rows on the wire: a poll batch of messages to one checked block, good messages undisturbed by bad ones.
 
 Four readers share the work: packed rows and friendly lists of a whole batch at once by numpy, packed blocks each as it
-lies in its bytes, whatever is left message by message by msgpack. Which one reads a message changes its cost and
-nothing else.
+lies in its bytes, whatever is left message by message by msgpack. Where columns are hashed, the compiled decoder comes
+first if it is installed. Which one reads a message changes its cost and nothing else.
 `docs/reference/formats.md` has the format.
 """
 
@@ -16,6 +16,7 @@ import numpy as np
 from sfd_stream.errors import RowDecodeError
 from sfd_stream.sketch.rows import Int, RowBlock, canonical
 from sfd_stream.wire.columns import Columns, FixedColumns, GrowingColumns, Growth, HashedColumns
+from sfd_stream.wire.compiled import is_available, take_rows
 from sfd_stream.wire.rows.encode import encode_row, encode_rows
 from sfd_stream.wire.rows.part import MAGNITUDE_MAX, Part, Reason, RowLimits, bad
 from sfd_stream.wire.rows.read_any import Piece, part_of, read_message
@@ -65,7 +66,11 @@ def decode(values: Sequence[bytes], columns: Columns, limits: RowLimits = _DEFAU
     """
     _check_kinds(values, columns)
     faults: Faults = {}
-    parts = _read(values, limits, faults, hashed=isinstance(columns, HashedColumns))
+    parts = (
+        _read_names(values, columns, limits, faults)
+        if isinstance(columns, HashedColumns)
+        else _read(values, limits, faults)
+    )
     return assembled(len(values), parts, faults, columns)
 
 
@@ -99,20 +104,34 @@ def decode_one(value: bytes, columns: Columns, limits: RowLimits = _DEFAULT_LIMI
     return batch
 
 
-def _read(values: Sequence[bytes], limits: RowLimits, faults: Faults, *, hashed: bool) -> list[Part]:
+def _read_names(values: Sequence[bytes], columns: HashedColumns, limits: RowLimits, faults: Faults) -> list[Part]:
+    """Bytes to parts, for columns that are hashed."""
+    if not is_available():
+        return _read(values, limits, faults, hashed=True)
+    parts, rest = take_rows(values, columns, limits)
+    return parts + _read_each(values, rest, limits, faults, hashed=True)
+
+
+def _read(values: Sequence[bytes], limits: RowLimits, faults: Faults, *, hashed: bool = False) -> list[Part]:
     """Bytes to parts, each message by the fastest reader that takes it."""
     parts, rest = ([], np.arange(len(values))) if all_look_like_blocks(values) else _read_joined(values, limits)
     blocks, rest = take_blocks(values, rest, limits)
-    parts += blocks
+    return parts + blocks + _read_each(values, rest, limits, faults, hashed=hashed)
+
+
+def _read_each(
+    values: Sequence[bytes], messages: Int, limits: RowLimits, faults: Faults, *, hashed: bool
+) -> list[Part]:
+    """These messages by the reference, which finds the words for what is wrong with a bad one."""
     pieces: dict[bool, list[tuple[int, Piece]]] = {False: [], True: []}
-    for message in rest.tolist():
+    for message in messages.tolist():
         try:
             piece = read_message(values[message], limits, hashed=hashed)
         except RowDecodeError as error:
             faults[message] = error
         else:
             pieces[isinstance(piece.features, list)].append((message, piece))
-    return parts + [part_of(kind) for kind in pieces.values() if kind]
+    return [part_of(kind) for kind in pieces.values() if kind]
 
 
 def _read_joined(values: Sequence[bytes], limits: RowLimits) -> tuple[list[Part], Int]:

@@ -45,6 +45,13 @@ def test_the_library_has_rows_enough_and_each_word_a_column_of_its_own(truth: ch
     assert np.all(np.abs(truth.block.values) == 1.0), "no two words of a docstring met in a column"
 
 
+def test_as_json_events_each_word_has_a_column_of_its_own_too() -> None:
+    events = checks.truth_of_events()
+    assert events.rows > 1000
+    assert np.all(np.abs(events.block.values) == 1.0)
+    assert sum(message.nnz for message in events.messages) == events.block.nnz
+
+
 def test_a_true_sketch_passes_every_check(truth: checks.Truth, sketch: Sketch) -> None:
     assert all(claim.found == claim.fed for claim in checks.check_counters(truth, sketch))
     errors = checks.check_error(truth, sketch)

@@ -72,6 +72,16 @@ def test_on_a_kafka_and_a_bucket_of_ones_own_it_stays_until_told_and_takes_every
 
 
 @pytest.mark.slow
+def test_with_json_events_every_claim_holds_too(play: Callable[..., Playing]) -> None:
+    playing = play("--json")
+    assert playing.process.wait(300) == 0, playing.text
+    assert chapters(playing.text) == list(CHAPTERS)
+    assert playing.text.count("✓") == 6
+    assert 'The first one: {"words": [' in playing.text
+    assert playing.left_behind() == []
+
+
+@pytest.mark.slow
 def test_interrupted_in_the_middle_it_leaves_nothing_behind(play: Callable[..., Playing]) -> None:
     playing = play()
     playing.await_("Rows flow")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -111,3 +112,19 @@ def test_the_smallest_and_largest_values_are_taken_as_they_are() -> None:
 def test_take_gives_the_rows_between() -> None:
     dense = np.arange(12.0).reshape(4, 3)
     assert np.array_equal(RowBlock.from_csr(sp.csr_array(dense)).take(1, 3).csr().toarray(), dense[1:3])
+
+
+@pytest.mark.parametrize("d", [3, 40, 2**20, 2**31])
+@pytest.mark.parametrize("lengths", [[5] * 9, [0, 1, 2, 3], [1, 400, 0, 2, 3], [0, 0], [7], [30, 31, 29, 30]])
+def test_rows_of_any_lengths_are_sorted_and_their_duplicates_summed_in_order(lengths: list[int], d: int) -> None:
+    rng = np.random.default_rng([d, *lengths])
+    indptr = np.append(0, np.cumsum(lengths))
+    indices = np.where(rng.random(indptr[-1]) < 0.3, d - 1, rng.integers(0, d, indptr[-1]))
+    values = rng.standard_normal(indptr[-1])
+    block = RowBlock.from_arrays(indptr, indices, values, d)
+    for row, (low, high) in enumerate(itertools.pairwise(indptr)):
+        sums: dict[int, float] = {}
+        for column, value in zip(indices[low:high].tolist(), values[low:high].tolist(), strict=True):
+            sums[column] = sums.get(column, 0.0) + value
+        found = block.take(row, row + 1)
+        assert list(zip(found.indices.tolist(), found.values.tolist(), strict=True)) == sorted(sums.items())

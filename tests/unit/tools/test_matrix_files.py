@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import sys
+from datetime import UTC, datetime
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import scipy.io
 import scipy.sparse as sp
 
 from sfd_stream.errors import SettingsError
-from sfd_stream.tools.matrix_files import BLOCK_ROWS, kind_of, read_bags, read_matrix
+from sfd_stream.tools.matrix_files import BLOCK_ROWS, kind_of, read_bags, read_matrix, read_records
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -103,3 +109,91 @@ def test_an_absent_file_is_told(tmp_path: Path) -> None:
     for read in (lambda path: read_matrix(path, "npz"), read_bags):
         with pytest.raises(SettingsError, match="No such file"):
             list(read(tmp_path / "none.npz"))
+
+
+# -- records ---------------------------------------------------------------------------------------------
+
+
+def records_in(path: Path) -> list[Any]:
+    return [json.loads(line) for line in read_records(path, kind_of(path))]
+
+
+def test_a_csv_file_with_a_heading_has_records(tmp_path: Path) -> None:
+    path = tmp_path / "events.csv"
+    path.write_text(
+        '\ufeffuser,price,zip,member,note,when\nann,2.50,00123,TRUE,"a, ""b""\nc",2024-01-02\nböb,-1e3,,false,,x\n',
+        encoding="utf-8",
+    )
+    assert records_in(path) == [
+        {"user": "ann", "price": 2.5, "zip": "00123", "member": True, "note": 'a, "b"\nc', "when": "2024-01-02"},
+        {"user": "böb", "price": -1000.0, "zip": None, "member": False, "note": None, "when": "x"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("row,column,value\n0,3,1.5\n", "csv"),
+        ("0,3,1.5\n", "csv"),
+        ("a,b\n0,3\n", "table"),
+        ("user,item,price\nann,tea,1\n", "table"),
+        ("user,item,price\n", "csv"),
+        ("", "csv"),
+    ],
+)
+def test_what_a_csv_file_holds_is_seen_by_its_first_lines(tmp_path: Path, text: str, kind: str) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text(text, encoding="utf-8")
+    assert kind_of(path) == kind
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("a,b\n1,2,3\n", "line 2 has 3 cells, the heading 2"),
+        ("a,a\n1,2\n", "a name twice"),
+        ('a,b\n"1,2\n', "unexpected end of data"),
+        ("a,b\nx,1e999\n", "not JSON compliant"),
+    ],
+)
+def test_a_table_that_is_wrong_is_an_error_with_its_name(tmp_path: Path, text: str, words: str) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(SettingsError, match=f"x.csv: .*{words}"):
+        records_in(path)
+
+
+def test_a_parquet_file_has_records(tmp_path: Path) -> None:
+    path = tmp_path / "events.parquet"
+    rows = [
+        {"user": "ann", "n": 7, "price": Decimal("2.50"), "at": datetime(2024, 1, 2, tzinfo=UTC), "tags": ["x", "y"]},
+        {"user": None, "n": -1, "price": None, "at": None, "geo": {"lat": 1.5}, "raw": b"\0"},
+    ]
+    pq.write_table(pa.Table.from_pylist(rows, schema=pa.Table.from_pylist([rows[0] | rows[1] | rows[0]]).schema), path)
+    assert records_in(path) == [
+        {
+            "user": "ann",
+            "n": 7,
+            "price": 2.5,
+            "at": "2024-01-02T00:00:00Z",
+            "tags": ["x", "y"],
+            "geo": None,
+            "raw": None,
+        },
+        {"user": None, "n": -1, "price": None, "at": None, "tags": None, "geo": {"lat": 1.5}, "raw": None},
+    ]
+
+
+def test_parquet_without_its_package_is_one_sentence_with_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    (tmp_path / "x.parquet").write_bytes(b"")
+    with pytest.raises(SettingsError, match=r"pip install 'sfd-stream\[parquet\]'"):
+        records_in(tmp_path / "x.parquet")
+
+
+def test_a_file_that_is_no_parquet_is_an_error_with_its_name(tmp_path: Path) -> None:
+    (tmp_path / "x.parquet").write_bytes(b"no parquet")
+    with pytest.raises(SettingsError, match=r"x\.parquet: "):
+        records_in(tmp_path / "x.parquet")

@@ -1,0 +1,302 @@
+"""What decoding each format costs, beside what one would write by hand, and how many rows a second a worker reads.
+
+    python -m benchmarks.formats [--no-kafka] [--rounds 5] [--seconds 1] [--rows 200000] [--json FILE]
+
+- decoding: batches of 1,000 messages to CSR on one thread; CPU time, the best of runs in turns. "by hand" is what one
+  would write: a parser or the deserializer of confluent-kafka, then scikit-learn's FeatureHasher.
+- the sketch's share: one thread decodes, another one sketches; what share of its own speed the sketch keeps.
+- rows a second: one worker on a real Kafka with checkpoints on disk, from the first record to the last commit. The
+  formats take turns; the median of the rounds counts. Ratios are of runs in the same round.
+
+The bars are those of the issue that asked for the formats.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import yaml
+from threadpoolctl import threadpool_limits
+
+from benchmarks import by_hand, compared, events
+from benchmarks.by_hand import NAMES_D, D
+from benchmarks.compare import spelled
+from benchmarks.stream import fill
+from benchmarks.timing import interleaved
+from sfd_stream import FeatureMap, HashedColumns, SparseFrequentDirections, encode_row
+from sfd_stream.wire import compiled
+from sfd_stream.wire.formats import from_avro, from_protobuf
+from sfd_stream.wire.formats.framing import FramedReader
+from sfd_stream.wire.formats.from_json import read_json
+from sfd_stream.wire.formats.records import Decoder, MsgpackDecoder, PlainReader, RecordDecoder
+from sfd_stream.wire.rows.decode import RowLimits
+from tests.support.kafka import start_broker
+
+BATCH = 1_000
+ELL = 50
+FORMATS = ("names", "json", "avro", "protobuf")
+BARS = {"names": (1.4, 1.7), "json": (1.8, 2.5), "avro": (3, 15), "protobuf": (2.5, 8)}
+"""Ours over by hand: floor and goal."""
+SHARES = {"names": (0.6, 0.9), "json": (0.3, 0.9)}
+JSON_OVER_PACKED = (0.3, 0.6)
+AS_FORMAT = {"json": events.as_json, "avro": events.as_avro, "protobuf": events.as_protobuf}
+
+Found = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Case:
+    """Messages, our decoder of them with its columns, and what one would write by hand."""
+
+    messages: list[bytes]
+    decoder: Decoder
+    columns: HashedColumns
+    hand: Callable[[], Any]
+
+    def decode(self) -> Any:
+        batch = self.decoder.decode(self.messages, self.columns, RowLimits())
+        if batch.bad:
+            raise RuntimeError(f"a message of the benchmark is bad: {batch.bad[0]}")
+        return batch
+
+
+@contextmanager
+def reference() -> Iterator[None]:
+    """Within it, the decoders in Python do all."""
+    before = compiled._library  # noqa: SLF001
+    compiled._library = lambda: None  # type: ignore[assignment]  # noqa: SLF001
+    try:
+        yield
+    finally:
+        compiled._library = before  # noqa: SLF001
+
+
+# -- decoding --------------------------------------------------------------------------------------------
+
+
+def cases() -> dict[str, Case]:
+    """The columns know their names already, as those of a stream do after some time."""
+    names = spelled("names", 10)[:BATCH]
+    found = {"names": Case(names, MsgpackDecoder(), HashedColumns(NAMES_D), lambda: by_hand.names_by_hand(names))}
+    rows, registry = events.events(BATCH), by_hand.Registry()
+    readers: dict[str, Any] = {
+        "json": PlainReader(read_json),
+        "avro": FramedReader(registry, "AVRO", from_avro.compiled),
+        "protobuf": FramedReader(registry, "PROTOBUF", from_protobuf.compiled),
+    }
+    written = {
+        "json": by_hand.json_by_hand,
+        "avro": by_hand.avro_by_hand(registry),
+        "protobuf": by_hand.protobuf_by_hand(),
+    }
+    headers = {"json": b"", "avro": b"\0\0\0\0\1", "protobuf": b"\0\0\0\0\2\0"}
+    for name, reader in readers.items():
+        messages = [headers[name] + AS_FORMAT[name](row) for row in rows]
+        hand = written[name]
+        columns = HashedColumns(D, mapping=FeatureMap())
+        found[name] = Case(messages, RecordDecoder(reader), columns, lambda m=messages, f=hand: f(m))  # type: ignore[misc]
+    return {name: Case(case.messages, case.decoder, case.decode().columns, case.hand) for name, case in found.items()}
+
+
+def decoding(known: dict[str, Case], rounds: int) -> Found:
+    """CPU microseconds a row: ours, ours without the compiled decoder, by hand."""
+    jobs: dict[str, Callable[[], Any]] = {}
+    for name, case in known.items():
+        jobs[f"{name} ours"], jobs[f"{name} by hand"] = case.decode, case.hand
+        jobs[f"{name} reference"] = lambda case=case: _by_reference(case)  # type: ignore[misc]
+    jobs["json json.loads"] = lambda: by_hand.json_by_the_library(known["json"].messages)
+    for job in jobs.values():  # imports, caches
+        job()
+    timed = interleaved(jobs, rounds=rounds, budget_s=0.3 * rounds)
+    return {name: one.cpu_s / BATCH * 1e6 for name, one in timed.items()}
+
+
+def _by_reference(case: Case) -> Any:
+    with reference():
+        return case.decode()
+
+
+# -- the sketch's share ----------------------------------------------------------------------------------
+
+
+def shares(known: dict[str, Case], seconds: float, rounds: int) -> Found:
+    """The share of its own speed that the sketch keeps while another thread decodes without pause."""
+    found: Found = {}
+    for name, case in known.items():
+        block = case.decode().block.csr()
+        for label, job in ((name, case.decode), (f"{name}, reference", lambda case=case: _by_reference(case))):
+            pairs = [(sketched(block, None, seconds), sketched(block, job, seconds)) for _ in range(rounds)]
+            found[label] = median(beside / alone for alone, beside in pairs)
+    return found
+
+
+def sketched(block: Any, beside: Callable[[], Any] | None, seconds: float) -> float:
+    """Rows that are sketched in a second of CPU time or waiting for the interpreter, beside a job on another thread."""
+    over = threading.Event()
+
+    def repeat() -> None:
+        while beside is not None and not over.is_set():
+            beside()
+
+    thread = threading.Thread(target=repeat)
+    thread.start()
+    sketcher, rows, end = SparseFrequentDirections(ELL), 0, time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        sketcher.partial_fit(block)
+        rows += block.shape[0]
+    over.set()
+    thread.join()
+    return rows / seconds
+
+
+# -- rows a second ---------------------------------------------------------------------------------------
+
+
+def packed_messages(count: int) -> list[bytes]:
+    """Packed rows as wide as the events, on as many columns."""
+    case = RecordDecoder(PlainReader(read_json))
+    columns = HashedColumns(D, mapping=FeatureMap())
+    block = case.decode([events.as_json(event) for event in events.events(count)], columns, RowLimits()).block
+    cuts = zip(block.indptr[:-1], block.indptr[1:], strict=True)
+    return [encode_row(block.indices[low:high], block.values[low:high]) for low, high in cuts]
+
+
+def topics(broker: Any, rows: int) -> dict[str, tuple[str, int]]:
+    """A topic of each format, and its end."""
+    distinct = 10_000
+    written = events.events(distinct)
+    spellings: dict[str, list[bytes]] = {"packed": packed_messages(distinct), "names, rows of 10": spelled("names", 10)}
+    spellings |= {name: [write(event) for event in written] for name, write in AS_FORMAT.items()}
+    found = {}
+    for name, messages in spellings.items():
+        topic = broker.create_topic(partitions=1)
+        times = max(rows // len(messages), 1)
+        fill(broker.bootstrap, topic, messages, times)
+        found[name] = topic, times * len(messages)
+    return found
+
+
+def settings_of(name: str, topic: str, bootstrap: str, folder: Path) -> Found:
+    given: Found = {"topic": topic, "columns": "fixed" if name == "packed" else "hashed"}
+    if name in AS_FORMAT:
+        given |= {"format": name}
+    if name == "avro":
+        (folder / "event.avsc").write_text(json.dumps(events.AVRO), encoding="utf-8")
+        given |= {"schema": str(folder / "event.avsc")}
+    if name == "protobuf":
+        (folder / "event.proto").write_text(events.PROTO, encoding="utf-8")
+        given |= {"schema": str(folder / "event.proto"), "message": "Event"}
+    return {
+        "kafka": {"bootstrap.servers": bootstrap, "group.id": folder.name, "log_level": 3},
+        "input": given,
+        "sketch": {"d": NAMES_D if name.startswith("names") else D, "ell": ELL},
+        "checkpoint": {"url": (folder / "checkpoints").as_uri()},
+        "http": {"port": 0},
+        "log": {"level": "warning"},
+    }
+
+
+def worker_rate(name: str, topic: str, end: int, bootstrap: str, *, fast: bool) -> float:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "settings.yaml")
+        path.write_text(yaml.safe_dump(settings_of(name, topic, bootstrap, Path(folder))), encoding="utf-8")
+        environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "SFD_COMPILED": "1" if fast else "0"}
+        command = [sys.executable, str(Path(compared.__file__)), "worker", str(path), str(end)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    if done.returncode:
+        raise SystemExit(done.stdout[-1000:] + done.stderr[-3000:])
+    return end / float(json.loads(done.stdout.splitlines()[-1])["seconds"])
+
+
+def worker_rates(rows: int, rounds: int) -> Found:
+    """Rows a second of each round, by format; of records also without the compiled decoder."""
+    found: dict[str, list[float]] = {}
+    with start_broker() as broker:
+        known = topics(broker, rows)
+        for turn in range(rounds):
+            for name, (topic, end) in known.items():
+                for fast in (True, False) if name != "packed" else (True,):
+                    label = name if fast else f"{name}, reference"
+                    rate = worker_rate(name, topic, end, broker.bootstrap, fast=fast)
+                    found.setdefault(label, []).append(rate)
+                    print(f"round {turn + 1}: {label}: {rate:,.0f} rows/s", file=sys.stderr, flush=True)
+    return found
+
+
+# -- the report ------------------------------------------------------------------------------------------
+
+
+def verdict(value: float, bars: tuple[float, float]) -> str:
+    floor, goal = bars
+    return "goal" if value >= goal else "floor" if value >= floor else "BELOW THE FLOOR"
+
+
+def show_decoding(costs: Found) -> None:
+    print("| decoding, us a row | ours | by hand | times as fast | bars | reference |\n|---|---|---|---|---|---|")
+    for name in FORMATS:
+        ours, hand, bars = costs[f"{name} ours"], costs[f"{name} by hand"], BARS[name]
+        judged = f"{bars[0]} / {bars[1]}: {verdict(hand / ours, bars)}"
+        cells = (f"{ours:.2f}", f"{hand:.2f}", f"{hand / ours:.1f}", judged, f"{costs[f'{name} reference']:.2f}")
+        print("| " + " | ".join([name, *cells]) + " |")
+    ratio = costs["json json.loads"] / costs["json ours"]
+    print(f"\njson.loads + FeatureHasher: {ratio:.1f} times ours (bar 3.5)\n", flush=True)
+
+
+def show_shares(found: Found) -> None:
+    print("| the sketch keeps beside the decoder | of its own speed | bars | beside the reference |\n|---|---|---|---|")
+    for name in FORMATS:
+        share, wanted = found[name], SHARES.get(name)
+        words = "" if wanted is None else f"{wanted[0]} / {wanted[1]}: {verdict(share, wanted)}"
+        print(f"| {name} | {share:.2f} | {words} | {found[f'{name}, reference']:.2f} |", flush=True)
+
+
+def show_worker(rates: Found) -> None:
+    print("\n| worker, rows a second | median | of packed | without the compiled decoder |\n|---|---|---|---|")
+    for name in [name for name in rates if not name.endswith(", reference")]:
+        share = median(one / other for one, other in zip(rates[name], rates["packed"], strict=True))
+        plain = rates.get(f"{name}, reference")
+        cells = (name, f"{median(rates[name]):,.0f}", f"{share:.2f}", f"{median(plain):,.0f}" if plain else "")
+        print("| " + " | ".join(cells) + " |")
+    share = median(one / other for one, other in zip(rates["json"], rates["packed"], strict=True))
+    word = verdict(share, JSON_OVER_PACKED)
+    print(f"\nJSON over packed rows of the same width: {share:.2f} (bars {JSON_OVER_PACKED}: {word})")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--no-kafka", action="store_true", help="without the worker")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=1.0, help="of each run beside a decoder")
+    parser.add_argument("--rows", type=int, default=200_000, help="rows of each topic")
+    parser.add_argument("--json", type=Path, help="write the figures to this file")
+    given = parser.parse_args()
+    found: Found = {"compiled": compiled.is_available()}
+    with threadpool_limits(1):
+        known = cases()
+        found["decoding"] = decoding(known, given.rounds)
+        show_decoding(found["decoding"])
+        found["shares"] = shares(known, given.seconds, given.rounds)
+        show_shares(found["shares"])
+    if not given.no_kafka:
+        found["worker"] = worker_rates(given.rows, given.rounds)
+        show_worker(found["worker"])
+    print(f"compiled decoder: {'used' if found['compiled'] else 'not installed'}; load {os.getloadavg()[0]:.1f}")
+    if given.json:
+        given.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
