@@ -17,10 +17,10 @@ FOLDERS = "|".join(path.name for path in ROOT.iterdir() if path.is_dir() and not
 
 
 def spans(page: Path) -> list[str]:
-    """What stands in `backticks`, and every line that is a command; a capture is the record of an older tree."""
+    """What stands in `backticks`, and every line of code that is a command. What a console printed is a record."""
     text = page.read_text(encoding="utf-8")
-    shells = [block for block in blocks(page) if block.kind in {"sh", "console"}]
-    commands = [line for block in shells if not block.note.startswith("capture") for line in block.code.splitlines()]
+    lines = [(block.kind, line) for block in blocks(page) for line in block.code.splitlines()]
+    commands = [line for kind, line in lines if kind == "sh" or (kind == "console" and line.startswith("$ "))]
     return re.findall(r"`([^`\n]+)`", re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)) + commands
 
 
