@@ -79,6 +79,12 @@ class MergedSketch(Sketch):
         """The same without its partitions."""
         return Sketch(**_values(self))
 
+    def read_again(self, read_at_s: float) -> MergedSketch:
+        """The same at a later time: only the ages differ, and `sketch` is the same object."""
+        later = replace(self, read_at_s=read_at_s)
+        vars(later)["sketch"] = self.sketch
+        return later
+
     # As a Sketch answers, but where columns may grow
 
     def project(self, X: Any, k: int | None = None) -> Float:

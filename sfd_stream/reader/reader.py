@@ -177,7 +177,7 @@ class SnapshotReader:
                 changed, last = False, merged
                 yield merged
             elif unchanged and last is not None:
-                yield replace(last, read_at_s=self._wall_clock())
+                yield last.read_again(self._wall_clock())
             changed |= self.wait(every_s)
 
     def held(self) -> list[Snapshot]:

@@ -228,6 +228,13 @@ def test_merged_sketches_are_equal_if_their_rows_and_their_partitions_are() -> N
     assert merged.sketch != merged
 
 
+def test_a_merged_sketch_read_again_is_older_and_has_the_same_sketch() -> None:
+    merged = named()
+    later = merged.read_again(merged.read_at_s + 5.0)
+    assert later.sketch is merged.sketch
+    assert {name: age - merged.ages_s[name] for name, age in later.ages_s.items()} == dict.fromkeys(merged.ages_s, 5.0)
+
+
 def test_copies_of_a_merged_sketch_are_whole_and_frozen() -> None:
     merged = named()
     for copied in (copy.deepcopy(merged), pickle.loads(pickle.dumps(merged))):  # noqa: S301 - our own bytes
