@@ -94,8 +94,13 @@ class Campaign:
                 self._check()
             finally:
                 copy_logs(self.parts.brokers, self.parts.store, self.folder)
+                self._write_usage()
                 self.keeper.stop()
         return not self.trouble and not any(finding.violations for finding in self.findings)
+
+    def _write_usage(self) -> None:
+        lines = [f"{u.at_s:.1f},{u.program},{u.pid},{u.rss_bytes},{u.threads},{u.files}\n" for u in self.keeper.usage]
+        (self.folder / "usage.csv").write_text("".join(["seconds,program,pid,rss_bytes,threads,files\n", *lines]))
 
     # Start
 

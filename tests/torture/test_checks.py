@@ -136,4 +136,10 @@ def test_memory_that_grows_over_an_hour_is_found() -> None:
     assert checks.usage_of(flat).violations == []
     growing = [usage(at_s, rss_bytes=at_s * 2**15) for at_s in range(0, 3600, 10)]
     assert len(checks.usage_of(growing).violations) == 1
-    assert checks.usage_of([usage(0, threads=1_000)]).violations
+
+
+def test_threads_may_be_many_for_a_moment_but_not_after_the_drain() -> None:
+    many = checks.SETTLED["threads"] + 1
+    assert checks.usage_of([usage(0, threads=many), usage(2)]).violations == []
+    assert len(checks.usage_of([usage(0), usage(2, threads=many)]).violations) == 1
+    assert checks.usage_of([usage(0, threads=checks.PEAK["threads"] + 1), usage(2)]).violations
