@@ -12,6 +12,7 @@ pytest_plugins = [
     "tests.parts.seaweed",
     "tests.parts.skips",
     "tests.parts.tools",
+    "tests.parts.azurite",  # imports two of those above
 ]
 
 
