@@ -20,6 +20,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0, help="Chooses the shape and the plan of faults.")
     parser.add_argument("--every", type=float, default=3.0, metavar="SECONDS", help="Average time between two faults.")
     parser.add_argument("--cluster", action="store_true", help="Run three brokers instead of one.")
+    parser.add_argument("--fencing", action="store_true", help="Let pauses of a second fence the only broker.")
     parser.add_argument("--delivery", choices=("idempotent", "transactional"))
     parser.add_argument("--protocol", choices=sorted(PROTOCOLS))
     parser.add_argument("--store", choices=("disk", "s3"))
@@ -44,6 +45,7 @@ def main() -> int:
     shape = Shape.of(
         given.seed,
         brokers=3 if given.cluster else 1,
+        fencing=given.fencing,
         delivery=given.delivery,
         protocol=given.protocol,
         store=given.store,

@@ -47,9 +47,11 @@ class Shape:
     brokers: int
     references: bool
     """Snapshots are references to the store instead of messages."""
+    fencing: bool = False
+    """Pauses of a second fence the only broker."""
 
     @classmethod
-    def of(cls, seed: int, *, brokers: int = 1, **given: str | None) -> Shape:
+    def of(cls, seed: int, *, brokers: int = 1, fencing: bool = False, **given: str | None) -> Shape:
         rng = random.Random(seed)
         chosen = {
             "delivery": rng.choice(("idempotent", "transactional")),
@@ -57,10 +59,11 @@ class Shape:
             "store": rng.choice(("disk", "s3")),
         }
         chosen |= {name: value for name, value in given.items() if value is not None}
-        return cls(seed, brokers=brokers, references=rng.random() < 0.3, **chosen)
+        return cls(seed, brokers=brokers, references=rng.random() < 0.3, fencing=fencing, **chosen)
 
     def __str__(self) -> str:
         brokers = "1 broker" if self.brokers == 1 else f"{self.brokers} brokers"
+        brokers += ", pauses fence" if self.fencing else ""
         by = "by reference" if self.references else "in messages"
         return f"{self.delivery} delivery, {self.protocol} group, store on {self.store}, {brokers}, snapshots {by}"
 
@@ -107,7 +110,7 @@ class Campaign:
     def _start(self, stack: contextlib.ExitStack) -> None:
         shape = self.shape
         self._log(f"seed {shape.seed}: {shape}; logs in {self.folder}")
-        brokers = Brokers.start(shape.brokers, PROGRAMS, stack)
+        brokers = Brokers.start(shape.brokers, PROGRAMS, stack, fencing=shape.fencing)
         store = (
             S3Store.start(self.folder, PROGRAMS, stack) if shape.store == "s3" else DiskStore.start(self.folder, stack)
         )
@@ -160,7 +163,7 @@ class Campaign:
             "merge": {"topic": self.merged, "every_s": 1.0},
             "log": {"level": "info", "format": "json"},
             # A transaction that a killed worker left open blocks readers of committed messages until it times out.
-            "kafka": {"transaction.timeout.ms": 5_000, "message.timeout.ms": 5_000},
+            "kafka": {"transaction.timeout.ms": 5_000},
         }
         if self.shape.delivery == "idempotent":
             changes["kafka"] = {}
@@ -235,9 +238,13 @@ class Campaign:
         drained = Finding("drains: durable, committed, published, merged")
         self.findings.append(drained)
         deadline, left = time.monotonic() + DRAINS_WITHIN_S, ["?"]
+        told_at_s = time.monotonic()
         while left and time.monotonic() < deadline:
             time.sleep(0.5)
             left = self._left()
+            if time.monotonic() > told_at_s + 30:
+                told_at_s = time.monotonic()
+                self._log(f"waiting for: {'; '.join(left[:3])}")
         drained.violations += [f"after {DRAINS_WITHIN_S:.0f} s: {one}" for one in left]
         self._log("stopping the programs")
         self.keeper.stop()

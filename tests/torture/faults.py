@@ -165,7 +165,7 @@ def pause_broker(parts: Parts, step: Step) -> None:
 def add_partition(parts: Parts, step: Step) -> None:
     with parts.broker_lock, parts.topic_lock:  # no other fault stops the broker meanwhile
         total = parts.load.partitions + 1
-        parts.brokers.first.add_partitions(parts.topic, total)
+        parts.brokers.add_partitions(parts.topic, total)
         parts.load.partitions = total
 
 
