@@ -74,6 +74,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 LONG = (
+    "tests/torture/",
     "tests/watching/test_prometheus",
     "tests/versions/",
     "tests/service/test_kills",
