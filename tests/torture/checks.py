@@ -23,7 +23,7 @@ PEAK = {"rss_bytes": 600 * 2**20, "threads": 150, "files": 300}
 """At any time. Under transactional delivery each partition has a producer, and replaced producers close slowly while
 the broker does not answer."""
 
-SETTLED = {"rss_bytes": 400 * 2**20, "threads": 70, "files": 120}
+SETTLED = {"rss_bytes": 400 * 2**20, "threads": 90, "files": 160}
 """After the drain."""
 
 GROWTH_AFTER_S = 20 * 60.0
