@@ -26,7 +26,7 @@ DIST ?= dist
 # The version is written in one place.
 VERSION := $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' sfd_stream/__init__.py)
 
-.PHONY: help setup compiled demo test test-all lint types imports tools test-page unit unit-all simulate lowest test-lowest \
+.PHONY: help setup compiled demo test test-all lint types imports tools test-page unit unit-all simulate torture fuzz lowest test-lowest \
 	test-lowest-short chart test-chart chart-package chart-login chart-push image image-push image-sign test-image test-k8s bench \
 	house docs docs-site lock dist release-check release-notes sbom audit clean
 
@@ -101,6 +101,14 @@ unit-all: $(STAMP) tools compiled
 SEEDS ?= 500
 simulate: $(STAMP) ## run the real worker in simulation: SEEDS=N seeds, what they covered, what failed
 	$(BIN)/python -m tests.simulation --seeds $(SEEDS) $(ARGS)
+
+MINUTES ?= 5
+SEED ?= 0
+torture: $(STAMP) tools ## real workers on a real Kafka and store under MINUTES=M of random faults, planned by SEED=S
+	$(BIN)/python -m tests.torture --minutes $(MINUTES) --seed $(SEED) $(ARGS)
+
+fuzz: $(STAMP) ## fuzz every decoder for MINUTES=M; what fails is kept in tests/fuzz/corpus
+	$(BIN)/python -m tests.fuzz --minutes $(MINUTES) --seed $(SEED) $(ARGS)
 
 LOWEST := $(VENV)/lowest
 NO_BROKER := -m "not slow and not real_kafka and not real_s3 and not browser and not image and not k8s" -n 4 --dist loadgroup

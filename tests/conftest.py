@@ -12,6 +12,7 @@ pytest_plugins = [
     "tests.support.seaweed",
     "tests.support.skips",
     "tests.support.tools",
+    "tests.support.azurite",  # imports two of those above
 ]
 
 

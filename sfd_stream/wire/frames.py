@@ -7,6 +7,7 @@ this module and that page must never differ. No pickle: nothing here can run wha
 from __future__ import annotations
 
 import hashlib
+import math
 import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -191,9 +192,10 @@ def _read_array(place: Any, region: memoryview, end: int) -> tuple[str, Array, i
             raise FormatError(f"a checkpoint object describes an array as {place!r:.100}")
     if not all(type(size) is int and 0 <= size < 2**63 for size in shape) or len(shape) > 8:
         raise FormatError(f"array {name!r} of a checkpoint object has shape {shape!r:.100}")
-    count = 1
-    for size in shape:
-        count *= size
+    # An array without elements takes no room, however large its other sizes are: numpy refuses those by a ValueError.
+    if math.prod(size for size in shape if size) * dtype.itemsize >= 2**63:
+        raise FormatError(f"array {name!r} of a checkpoint object has shape {shape!r:.100}")
+    count = math.prod(shape)
     stop = start + count * dtype.itemsize
     if start != _aligned(end) or stop > len(region):
         raise FormatError(f"array {name!r} of a checkpoint object lies at {start} to {stop}, outside its place")

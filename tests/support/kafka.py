@@ -255,10 +255,12 @@ class LocalBroker(Broker):
         return path.read_text(errors="replace") if path.exists() else ""
 
     def restart(self) -> None:
-        """Starts it, after `kill` if it runs, on the same port and folder; waits for leaders.
+        """Starts it, after `kill` if it runs, on the same port and folder; waits for leaders."""
+        self.launch()
+        self.wait_until_ready()
 
-        The clients are new: an old one may have lost its only broker for good (librdkafka's issue 5301).
-        """
+    def launch(self) -> None:
+        """The clients are new: an old one may have lost its only broker for good (librdkafka's issue 5301)."""
         self.kill()
         self._admin = self._producer = None
         java = self._home.java("kafka.Kafka", str(self._folder / "server.properties"), flags=self._flags)
@@ -271,6 +273,8 @@ class LocalBroker(Broker):
                 start_new_session=True,  # Ctrl-C is for the tests, which then end it
                 cwd=self._folder,
             )
+
+    def wait_until_ready(self) -> None:
         self._wait_for(self._answers, "the broker")
 
     def _answers(self) -> bool:

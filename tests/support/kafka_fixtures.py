@@ -74,6 +74,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 LONG = (
+    "tests/torture/",
     "tests/deploy/test_prometheus",
     "tests/system/versions/",
     "tests/system/test_kills",

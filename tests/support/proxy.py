@@ -6,6 +6,7 @@ import contextlib
 import socket
 import struct
 import threading
+import time
 from typing import Self
 from urllib.parse import urlsplit
 
@@ -102,7 +103,12 @@ def _close(one: socket.socket) -> None:
 
 
 class ResettingProxy:
-    """Passes everything on to a port of loopback. While `broken`, every connection is reset, a new one at once."""
+    """Passes everything on to a port of loopback, and disturbs connections on request.
+
+    `break_connections` resets all connections, and each new one at once. `cut_connections` closes those that are open.
+    `hold` keeps them open and silent, `slow` limits their rate, `lose_answers` discards what the server sends.
+    `mend` ends all of these.
+    """
 
     def __init__(self, target: int) -> None:
         self._target = ("127.0.0.1", target)
@@ -110,6 +116,10 @@ class ResettingProxy:
         self._lock = threading.Lock()
         self._open: set[socket.socket] = set()
         self._broken = False
+        self._flowing = threading.Event()
+        self._flowing.set()
+        self._bytes_per_s: float | None = None
+        self._answers_lost = False
         self.resets = 0
 
     def __enter__(self) -> Self:
@@ -121,6 +131,7 @@ class ResettingProxy:
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         self.break_connections()
+        self._flowing.set()
 
     @property
     def port(self) -> int:
@@ -130,13 +141,39 @@ class ResettingProxy:
         """From now on, until `mend`."""
         with self._lock:
             self._broken = True
+            self._reset_all()
+
+    def cut_connections(self) -> None:
+        """Once; new connections are accepted."""
+        with self._lock:
             for one in self._open:
-                self._reset(one)
-            self._open.clear()
+                with contextlib.suppress(OSError):
+                    one.shutdown(socket.SHUT_RDWR)  # wakes both threads, which close it
+
+    def hold(self) -> None:
+        """What is sent arrives after `mend`."""
+        self._flowing.clear()
+
+    def slow(self, bytes_per_s: float) -> None:
+        """Per connection and direction."""
+        self._bytes_per_s = bytes_per_s
+
+    def lose_answers(self) -> None:
+        """Requests reach the server. `mend` then resets the connections, since part of their answers is missing."""
+        self._answers_lost = True
 
     def mend(self) -> None:
         with self._lock:
-            self._broken = False
+            self._broken, self._bytes_per_s = False, None
+            if self._answers_lost:
+                self._reset_all()
+            self._answers_lost = False
+        self._flowing.set()
+
+    def _reset_all(self) -> None:
+        for one in self._open:
+            self._reset(one)
+        self._open.clear()
 
     def _reset(self, one: socket.socket) -> None:
         self.resets += 1
@@ -158,13 +195,18 @@ class ResettingProxy:
                         self._reset(client)
                         continue
                     self._open |= {client, server}
-                for pair in ((client, server), (server, client)):
-                    threading.Thread(target=self._pass_on, args=pair, daemon=True).start()
+                for source, sink in ((client, server), (server, client)):
+                    passing = threading.Thread(target=self._pass_on, args=(source, sink, source is server), daemon=True)
+                    passing.start()
 
-    def _pass_on(self, source: socket.socket, sink: socket.socket) -> None:
+    def _pass_on(self, source: socket.socket, sink: socket.socket, answers: bool) -> None:
         with contextlib.suppress(OSError):
             while data := source.recv(65_536):
-                sink.sendall(data)
+                self._flowing.wait()
+                if self._bytes_per_s is not None:
+                    time.sleep(len(data) / self._bytes_per_s)
+                if not (answers and self._answers_lost):
+                    sink.sendall(data)
         with self._lock:
             self._open -= {source, sink}
         _close(sink)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sfd_stream.storage import Store, open_store
+from tests.support.azurite import AzuriteServer
 from tests.support.seaweed import SeaweedServer
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 # In one worker of a parallel run, so that one server is enough, where pytest-xdist heeds groups: its 3.8 does
 # not under pytest 9.2, and then each worker starts a server of its own.
 S3 = [pytest.mark.real_s3, pytest.mark.xdist_group("s3")]
+AZURE = [pytest.mark.slow, pytest.mark.real_s3, pytest.mark.xdist_group("azure")]
 
 
 @dataclass(frozen=True)
@@ -40,19 +42,30 @@ def _s3_place(request: pytest.FixtureRequest) -> Place:
     return Place(server.new_url(), server.options())
 
 
-@pytest.fixture(params=["memory", "disk", pytest.param("s3", marks=S3)])
+def _azure_place(request: pytest.FixtureRequest) -> Place:
+    server: AzuriteServer = request.getfixturevalue("azurite")
+    return Place(server.new_url(), server.options())
+
+
+NETWORK_STORES = {"s3": _s3_place, "azure": _azure_place}
+ON_NETWORK = [pytest.param("s3", marks=S3), pytest.param("azure", marks=AZURE)]
+
+
+@pytest.fixture(params=["memory", "disk", *ON_NETWORK])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
-    if request.param == "s3":
-        return _s3_place(request)
+    if request.param in NETWORK_STORES:
+        return NETWORK_STORES[request.param](request)
     if request.param == "disk":
         return Place((tmp_path / "made later" / "store").as_uri())
     return Place(f"memory://{uuid.uuid4()}")
 
 
-@pytest.fixture(params=["disk", pytest.param("s3", marks=S3)])
+@pytest.fixture(params=["disk", *ON_NETWORK])
 def shared_place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     """A store that other processes can open too."""
-    return _s3_place(request) if request.param == "s3" else Place((tmp_path / "store").as_uri())
+    if request.param in NETWORK_STORES:
+        return NETWORK_STORES[request.param](request)
+    return Place((tmp_path / "store").as_uri())
 
 
 @pytest.fixture

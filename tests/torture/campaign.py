@@ -1,0 +1,349 @@
+"""One campaign: start the parts, follow the plan of faults under load, let everything drain, check, report."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import random
+import shutil
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Consumer, TopicPartition
+
+from sfd_stream.errors import NoSnapshotError
+from sfd_stream.reader.reader import SnapshotReader
+from tests.system.runs import PROTOCOLS, Run
+from tests.torture.checks import Finding, check_everything
+from tests.torture.faults import FAULTS, SESSION_S, Parts, plan
+from tests.torture.load import Load
+from tests.torture.parts import Brokers, Clock, DiskStore, S3Store, copy_logs
+from tests.torture.programs import Keeper, Program, merge, worker
+from tests.torture.truth import end_offsets
+
+WORKERS = ("worker-0", "worker-1", "worker-2")
+PROGRAMS = (*WORKERS, "extra", "merge", "reader")
+PARTITIONS = 4
+DRAINS_WITHIN_S = 180.0
+AT_ONCE_MAX = 6
+"""Faults that are in progress at the same time."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What a campaign runs on. The seed chooses what is not given."""
+
+    seed: int
+    delivery: str
+    protocol: str
+    store: str
+    brokers: int
+    references: bool
+    """Snapshots are references to the store instead of messages."""
+    fencing: bool = False
+    """Pauses of a second fence the only broker."""
+
+    @classmethod
+    def of(cls, seed: int, *, brokers: int = 1, fencing: bool = False, **given: str | None) -> Shape:
+        rng = random.Random(seed)
+        chosen = {
+            "delivery": rng.choice(("idempotent", "transactional")),
+            "protocol": rng.choice(sorted(PROTOCOLS)),
+            "store": rng.choice(("disk", "s3")),
+        }
+        chosen |= {name: value for name, value in given.items() if value is not None}
+        return cls(seed, brokers=brokers, references=rng.random() < 0.3, fencing=fencing, **chosen)
+
+    def __str__(self) -> str:
+        brokers = "1 broker" if self.brokers == 1 else f"{self.brokers} brokers"
+        brokers += ", pauses fence" if self.fencing else ""
+        by = "by reference" if self.references else "in messages"
+        return f"{self.delivery} delivery, {self.protocol} group, store on {self.store}, {brokers}, snapshots {by}"
+
+
+@dataclass
+class Campaign:
+    shape: Shape
+    minutes: float
+    folder: Path
+    every_s: float = 3.0
+    """Average time between two faults."""
+    on_progress: Callable[[Campaign], None] = lambda _: None
+    progress_every_s: float = 600.0
+    done: Counter[str] = field(default_factory=Counter)
+    findings: list[Finding] = field(default_factory=list)
+    trouble: list[str] = field(default_factory=list)
+    """Faults of the campaign itself, such as a broker that did not start again."""
+    began_at_s: float = field(default_factory=time.monotonic)
+    started: bool = False
+
+    def run(self) -> bool:
+        """Whether every check passed. The folder then holds nothing that is worth keeping."""
+        self.folder.mkdir(parents=True)
+        with contextlib.ExitStack() as stack:
+            pool = stack.enter_context(ThreadPoolExecutor(AT_ONCE_MAX))  # entered first: processes die with its threads
+            pool.submit(time.sleep, 0).result()
+            self._start(stack)
+            try:
+                self._disturb(pool)
+                self._drain()
+                self._check()
+            finally:
+                copy_logs(self.parts.brokers, self.parts.store, self.folder)
+                self._write_usage()
+                self.keeper.stop()
+        return not self.trouble and not any(finding.violations for finding in self.findings)
+
+    def _write_usage(self) -> None:
+        lines = [f"{u.at_s:.1f},{u.program},{u.pid},{u.rss_bytes},{u.threads},{u.files}\n" for u in self.keeper.usage]
+        (self.folder / "usage.csv").write_text("".join(["seconds,program,pid,rss_bytes,threads,files\n", *lines]))
+
+    # Start
+
+    def _start(self, stack: contextlib.ExitStack) -> None:
+        shape = self.shape
+        self._log(f"seed {shape.seed}: {shape}; logs in {self.folder}")
+        brokers = Brokers.start(shape.brokers, PROGRAMS, stack, fencing=shape.fencing)
+        store = (
+            S3Store.start(self.folder, PROGRAMS, stack) if shape.store == "s3" else DiskStore.start(self.folder, stack)
+        )
+        self._log("brokers and store have started")
+        self.topic, self.letters, self.snapshots, self.merged = "rows", "bad", "snapshots", "merged"
+        brokers.create_topic(self.topic, PARTITIONS)
+        brokers.create_topic(self.letters, 1)
+        for topic in (
+            self.snapshots,
+            self.merged,
+        ):  # compacted, but not within the campaign: the checks read everything
+            brokers.create_topic(topic, 2, cleanup_policy="compact", min_compaction_lag_ms=str(30 * 86_400_000))
+        self.run_settings = self._settings(brokers, store)
+        clock = Clock.of(self.folder)
+        workers = [
+            worker(
+                name, self._config(brokers, store, name), self.folder, clock.environment if name == WORKERS[-1] else {}
+            )
+            for name in (*WORKERS, "extra")
+        ]
+        merging = merge("merge", self._config(brokers, store, "merge"), self.folder)
+        load = Load(brokers.direct, self.topic, PARTITIONS, shape.seed)
+        self.reader = self._reader(brokers, store)
+        self.parts = Parts(
+            brokers, store, workers[:-1], workers[-1], merging, load, clock, self.topic, random.Random(0)
+        )
+        self.programs: list[Program] = [*workers[:-1], merging, self.reader]
+        if shape.protocol == "kip-848":
+            brokers.first.set_group(self.run_settings.group, {"consumer.session.timeout.ms": f"{1000 * SESSION_S:.0f}"})
+        load.start()
+        stack.callback(load.stop)
+        for program in self.programs:
+            stack.callback(program.kill)
+            program.start()
+        stack.callback(workers[-1].kill)
+        self.keeper = Keeper([*self.programs])
+        self.keeper.start()
+        stack.callback(self.keeper.end)
+        self._wait(self._all_read, 120, "the live reader reads both topics")
+        self.started = True
+
+    def _settings(self, brokers: Brokers, store: S3Store | DiskStore) -> Run:
+        snapshot: dict[str, Any] = {"topic": self.snapshots, "every_s": 1.0, "delivery": self.shape.delivery}
+        if self.shape.references:
+            snapshot["inline_max_bytes"] = 1_000
+        changes = {
+            "checkpoint": {"give_up_s": 1800},
+            "snapshot": {**snapshot, "republish_s": 20.0},
+            "dead_letters": {"topic": self.letters},
+            "merge": {"topic": self.merged, "every_s": 1.0},
+            "log": {"level": "info", "format": "json"},
+            # A transaction that a killed worker left open blocks readers of committed messages until it times out.
+            "kafka": {"transaction.timeout.ms": 5_000},
+        }
+        if self.shape.delivery == "idempotent":
+            changes["kafka"] = {}
+        return Run(
+            brokers.first, self.topic, self.folder, store.url, store.options(), "campaign", self.shape.protocol, changes
+        )
+
+    def _config(self, brokers: Brokers, store: S3Store | DiskStore, program: str) -> Path:
+        kafka = {"bootstrap.servers": brokers.through_links(program)}
+        options = store.options(program)
+        given = self.run_settings.settings(kafka=kafka, checkpoint={"options": options}).model_dump(exclude_unset=True)
+        given["checkpoint"]["options"] = options  # a dump hides secrets
+        path = self.folder / f"{program}.json"
+        path.write_text(json.dumps(given))
+        return path
+
+    def _reader(self, brokers: Brokers, store: S3Store | DiskStore) -> Program:
+        self.seen = {topic: self.folder / f"seen.{topic}.jsonl" for topic in (self.snapshots, self.merged)}
+        settings = {
+            "bootstrap": brokers.through_links("reader"),
+            "topics": list(self.seen),
+            "url": store.url,
+            "options": store.options("reader"),
+        }
+        path = self.folder / "reader.json"
+        path.write_text(json.dumps(settings))
+        command = ["-X", "faulthandler", "-m", "tests.torture.watch", str(path), str(self.folder / "seen")]
+        return Program("reader", command, self.folder)
+
+    def _all_read(self) -> bool:
+        return all(path.exists() and path.stat().st_size for path in self.seen.values())
+
+    # Faults
+
+    def _disturb(self, pool: ThreadPoolExecutor) -> None:
+        steps = plan(self.parts, self.shape.seed, 60 * self.minutes, self.every_s)
+        self._log(f"{len(steps)} faults in {self.minutes:g} minutes")
+        began, running, told_at = time.monotonic(), [], time.monotonic()
+        with (self.folder / "faults.log").open("w", buffering=1) as log:
+            for step in steps:
+                time.sleep(max(0.0, began + step.at_s - time.monotonic()))
+                while len(running := [one for one in running if not one.done()]) >= AT_ONCE_MAX:
+                    time.sleep(0.1)
+                if time.monotonic() - began > 60 * self.minutes:
+                    break
+                log.write(f"{time.strftime('%H:%M:%S')} {step}\n")
+                running.append(self._submit(pool, step))
+                if time.monotonic() - told_at > self.progress_every_s:
+                    told_at = time.monotonic()
+                    self.on_progress(self)
+            for one in running:
+                one.result()
+
+    def _submit(self, pool: ThreadPoolExecutor, step: Any) -> Future[None]:
+        def act() -> None:
+            try:
+                FAULTS[step.kind].act(self.parts, step)
+            except Exception as error:  # noqa: BLE001 - the campaign goes on, and fails at its end
+                self.trouble.append(f"{step}: {error!r:.500}")
+            else:
+                self.done[step.kind] += 1
+
+        return pool.submit(act)
+
+    # Drain
+
+    def _drain(self) -> None:
+        """No more load, no more faults: everything becomes durable, committed, published and merged."""
+        self._log(f"{self.done.total()} faults done, draining")
+        self.parts.load.stop()
+        self.ends = end_offsets(self.parts.brokers.direct, self.topic)
+        drained = Finding("drains: durable, committed, published, merged")
+        self.findings.append(drained)
+        deadline, left = time.monotonic() + DRAINS_WITHIN_S, ["?"]
+        told_at_s = time.monotonic()
+        while left and time.monotonic() < deadline:
+            time.sleep(0.5)
+            left = self._left()
+            if time.monotonic() > told_at_s + 30:
+                told_at_s = time.monotonic()
+                self._log(f"waiting for: {'; '.join(left[:3])}")
+        drained.violations += [f"after {DRAINS_WITHIN_S:.0f} s: {one}" for one in left]
+        self._log("stopping the programs")
+        self.keeper.stop()
+        for program in self.programs:
+            program.restart_if_ended()
+        stopping = [threading.Thread(target=program.terminate) for program in self.programs]
+        for one in stopping:
+            one.start()
+        for one in stopping:
+            one.join()
+
+    def _left(self) -> list[str]:
+        """What has not arrived yet. The first stage that is incomplete is enough."""
+        durable = {p: self.run_settings.durable_offset(p) for p in self.ends}
+        if late := [
+            f"partition {p}: durable {durable[p]} of {end}" for p, end in self.ends.items() if durable[p] != end
+        ]:
+            return late
+        committed = self._committed()
+        if late := [
+            f"partition {p}: committed {committed[p]} of {e}" for p, e in self.ends.items() if committed[p] != e
+        ]:
+            return late
+        for topic in self.seen:
+            published = self.published(topic)
+            if late := [
+                f"{topic}: partition {p}: {published.get(p)} of {e}"
+                for p, e in self.ends.items()
+                if published.get(p) != e
+            ]:
+                return late
+        return []
+
+    def _committed(self) -> dict[int, int]:
+        consumer = Consumer(
+            {"bootstrap.servers": self.parts.brokers.direct, "group.id": self.run_settings.group, "log_level": 0}
+        )
+        try:
+            return {
+                o.partition: o.offset
+                for o in consumer.committed([TopicPartition(self.topic, p) for p in self.ends], 30)
+            }
+        finally:
+            consumer.close()
+
+    def published(self, topic: str) -> dict[int, int]:
+        """The offset of the newest snapshot by partition, as a cold reader gets it."""
+        return {part.id.partition: part.next_offset for one in self.snapshots_on(topic) for part in one.parts}
+
+    def snapshots_on(self, topic: str) -> list[Any]:
+        store = self.parts.store
+        given = {"store_url": store.url, "store_options": store.options()}
+        with SnapshotReader(self.parts.brokers.direct, topic, log_level=0, **given) as reader:
+            try:
+                return reader.latest()
+            except NoSnapshotError:
+                return []
+
+    def _check(self) -> None:
+        self._log("checking")
+        self.findings += check_everything(self)
+
+    # Report
+
+    @property
+    def ends_unexpected(self) -> list[str]:
+        return [str(end) for program in [*self.programs, self.parts.extra] for end in program.unexpected]
+
+    def table(self) -> str:
+        """As Markdown, for docs/reliability.md."""
+        shape, minutes = self.shape, (time.monotonic() - self.began_at_s) / 60
+        lines = [
+            f"Seed {shape.seed}: {shape}; {minutes:.0f} minutes, {self.done.total()} faults"
+            + (f", {len(self.parts.load.acknowledged):,} messages." if self.started else "."),
+            "",
+            "| fault | times |",
+            "|---|---|",
+            *(f"| {kind} | {self.done[kind]} |" for kind in FAULTS if self.done[kind]),
+            "",
+            "| check | result |",
+            "|---|---|",
+            *(f"| {finding.check} | {finding} |" for finding in self.findings),
+        ]
+        if self.started and not self.findings:
+            lines.append(f"| still running; programs that ended unexpectedly | {len(self.ends_unexpected)} |")
+        lines += [f"\nThe campaign itself failed: {one}" for one in self.trouble]
+        lines += [f"\n{finding.check}: {one}" for finding in self.findings for one in finding.violations[:20]]
+        return "\n".join(lines) + "\n"
+
+    def _wait(self, condition: Callable[[], bool], within_s: float, what: str) -> None:
+        deadline = time.monotonic() + within_s
+        while not condition():
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"not within {within_s:.0f} s: {what}; see {self.folder}")
+            time.sleep(0.1)
+
+    def _log(self, text: str) -> None:
+        print(f"[torture {time.monotonic() - self.began_at_s:6.1f} s] {text}", file=sys.stderr, flush=True)
+
+
+def remove(folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,209 @@
+"""What a campaign must leave behind, computed from the input topic by a reader that shares no code with the package.
+
+Messages are unpacked by msgpack and numpy alone. Each check returns a sentence per violation.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import time
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgpack
+import numpy as np
+from confluent_kafka import Consumer, TopicPartition
+
+from tests.torture.load import BAD, GOOD, KIND, NNZ, ROWS, TOMBSTONE, Acknowledged, D
+
+READ_WITHIN_S = 300.0
+
+
+@dataclass(frozen=True)
+class Message:
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    headers: dict[str, bytes]
+
+
+def _consumer(bootstrap: str) -> Consumer:
+    return Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "truth",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "error",
+            "isolation.level": "read_committed",
+            "log_level": 0,
+        }
+    )
+
+
+def _ends(consumer: Consumer, topic: str) -> dict[int, int]:
+    """Of all partitions. Without an answer in time it raises."""
+    found = consumer.list_topics(topic, timeout=30).topics[topic].partitions
+    return {p: consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=30)[1] for p in found}
+
+
+def end_offsets(bootstrap: str, topic: str) -> dict[int, int]:
+    consumer = _consumer(bootstrap)
+    try:
+        return _ends(consumer, topic)
+    finally:
+        consumer.close()
+
+
+def records(bootstrap: str, topic: str) -> Iterator[Message]:
+    """Every committed message of the topic, each partition from its first to its last offset."""
+    consumer = _consumer(bootstrap)
+    try:
+        ends = {p: end for p, end in _ends(consumer, topic).items() if end > 0}
+        consumer.assign([TopicPartition(topic, p, 0) for p in ends])
+        yield from _until(consumer, topic, ends)
+    finally:
+        consumer.close()
+
+
+def _until(consumer: Consumer, topic: str, ends: Mapping[int, int]) -> Iterator[Message]:
+    deadline = time.monotonic() + READ_WITHIN_S
+    while any(_position(consumer, topic, p) < end for p, end in ends.items()):
+        assert time.monotonic() < deadline, f"topic {topic} could not be read within {READ_WITHIN_S:.0f} s"
+        for one in consumer.consume(1_000, 0.2):
+            assert one.error() is None, one.error()
+            yield Message(
+                one.partition(), one.offset(), one.key(), one.value(), {k: v or b"" for k, v in one.headers() or ()}
+            )
+
+
+def _position(consumer: Consumer, topic: str, partition: int) -> int:
+    """Moves over the markers of transactions too."""
+    (found,) = consumer.position([TopicPartition(topic, partition)])
+    return int(found.offset)
+
+
+@dataclass
+class Expected:
+    """What is known of one partition of the input topic."""
+
+    end: int = 0
+    rows: int = 0
+    nnz: int = 0
+    squared_norm: float = 0.0
+    column_sums: Any = field(default_factory=lambda: np.zeros(D))
+    bad: dict[int, bytes] = field(default_factory=dict)
+    tombstones: int = 0
+    checksums: list[int] = field(default_factory=list)
+
+    def add(self, message: Message) -> None:
+        assert message.offset == self.end, "the input topic has no gaps"
+        self.end += 1
+        self.checksums.append(zlib.crc32(message.value or b""))
+        kind = message.headers[KIND]
+        if kind == GOOD:
+            self._add_rows(message.value or b"")
+        elif kind == BAD:
+            self.bad[message.offset] = message.value or b""
+        else:
+            assert kind == TOMBSTONE
+            self.tombstones += 1
+
+    def _add_rows(self, value: bytes) -> None:
+        """Columns that occur twice in a row are one non-zero, with the sum of both values."""
+        fields = msgpack.unpackb(value)
+        dense = np.zeros((ROWS, D))
+        rows = np.repeat(np.arange(ROWS), NNZ)
+        np.add.at(dense, (rows, np.frombuffer(fields["i"], "<u4")), np.frombuffer(fields["v"], "<f8"))
+        self.rows += ROWS
+        self.nnz += int(np.count_nonzero(dense))
+        self.squared_norm += float(np.sum(dense**2))
+        self.column_sums += dense.sum(axis=0)
+
+
+def expected_of(bootstrap: str, topic: str) -> dict[int, Expected]:
+    found: dict[int, Expected] = {}
+    for message in records(bootstrap, topic):
+        found.setdefault(message.partition, Expected()).add(message)
+    return found
+
+
+# Checks: each gives one sentence per violation
+
+
+def check_acknowledged(acknowledged: Iterable[Acknowledged], expected: Mapping[int, Expected]) -> list[str]:
+    """What the broker acknowledged is in the topic. If not, the broker lost data and the other checks mean nothing."""
+    wrong = []
+    for one in acknowledged:
+        known = expected[one.partition].checksums if one.partition in expected else []
+        if one.offset >= len(known) or known[one.offset] != one.checksum:
+            wrong.append(f"partition {one.partition}: the broker lost acknowledged offset {one.offset}")
+    return wrong
+
+
+def check_counters(partition: int, sketch: Any, expected: Expected, what: str) -> list[str]:
+    pairs = {
+        "rows": (sketch.rows, expected.rows),
+        "non-zeros": (sketch.nnz, expected.nnz),
+        "squared norm": (sketch.squared_frobenius, expected.squared_norm),
+        "column sums": (list(sketch.column_sums), list(expected.column_sums)),
+    }
+    return [
+        f"partition {partition}: {name} of the {what}: {_short(found)}, not {_short(wanted)}"
+        for name, (found, wanted) in pairs.items()
+        if found != wanted
+    ]
+
+
+def _short(value: Any) -> str:
+    return f"{value!r:.60}"
+
+
+def check_dead_letters(letters: Iterable[Message], expected: Mapping[int, Expected]) -> list[str]:
+    """Every bad message is there with its bytes, and nothing else. After a replay one may be there twice."""
+    found: dict[tuple[int, int], set[bytes]] = {}
+    for letter in letters:
+        where = int(letter.headers["sfd-partition"]), int(letter.headers["sfd-offset"])
+        found.setdefault(where, set()).add(letter.value or b"")
+    wanted = {(p, offset): {value} for p, one in expected.items() for offset, value in one.bad.items()}
+    missing, foreign = wanted.keys() - found.keys(), found.keys() - wanted.keys()
+    changed = {where for where in wanted.keys() & found.keys() if wanted[where] != found[where]}
+    return [
+        *(
+            f"partition {p}: the bad message at offset {offset} is not in the dead-letter topic"
+            for p, offset in missing
+        ),
+        *(f"partition {p}: the good message at offset {offset} is in the dead-letter topic" for p, offset in foreign),
+        *(f"partition {p}: the dead letter of offset {offset} has other bytes" for p, offset in changed),
+    ]
+
+
+def check_published_once(snapshots: Iterable[Message]) -> list[str]:
+    """Transactional delivery: a reader of committed messages gets each state once, and never an older one."""
+    last: dict[bytes, tuple[int, int]] = {}
+    wrong = []
+    for one in snapshots:
+        key, order = one.key or b"", (int(one.headers["sfd-epoch"]), int(one.headers["sfd-number"]))
+        if key in last and order <= last[key]:
+            wrong.append(f"{key.decode()}: state {order} at offset {one.offset} after {last[key]}")
+        last[key] = max(order, last.get(key, order))
+    return wrong
+
+
+def check_never_back(seen: Path) -> list[str]:
+    """The ids and the rows that a live reader was given never fall."""
+    wrong = []
+    lines = [json.loads(line) for line in seen.read_text().splitlines()] if seen.exists() else []
+    for before, after in itertools.pairwise(lines):
+        if after["rows"] < before["rows"]:
+            wrong.append(f"{seen.name}: {after['rows']} rows after {before['rows']}")
+        wrong += [
+            f"{seen.name}: {key}: {after['parts'].get(key)} after {part}"
+            for key, part in before["parts"].items()
+            if after["parts"].get(key, [-1]) < part
+        ]
+    return [*wrong, *([] if lines else [f"{seen.name}: nothing was read"])]
