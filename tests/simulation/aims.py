@@ -159,8 +159,8 @@ def starts(scenario: Scenario) -> Scenario:
 
 
 def backups(scenario: Scenario) -> Scenario:
-    """The store is put back to a backup, while readers keep what was published since. In half of the seeds it is empty,
-    and little is left to read: new ids stay low unless they begin above the published ones.
+    """The store is put back to a backup, while readers keep what was published since. In half of the seeds it is empty
+    or several owners old, and little is left to read: new ids stay low unless they begin above the published ones.
     """
     rng = random.Random(f"backups {scenario.seed}")
     faults = [
@@ -168,7 +168,9 @@ def backups(scenario: Scenario) -> Scenario:
         for at_s in (5.0, 18.0)
     ]
     if rng.random() < 0.5:
-        faults = [Fault(round(rng.uniform(24.0, 28.0), 1), "restored backup", 0, 40.0)]
+        at_s, older_s = round(rng.uniform(24.0, 28.0), 1), rng.choice((12.0, 40.0))
+        faults = [Fault(round(at_s - 2.5 * turn, 1), "expel", turn % 2) for turn in range(1, 5)]
+        faults.append(Fault(at_s, "restored backup", 0, older_s))
     delivery = rng.choice(("idempotent", "transactional"))
     return replace(_busy(scenario, rng, faults), delivery=delivery, reader=True)
 

@@ -93,7 +93,17 @@ MUTATIONS: dict[str, Mutation] = {
         aim="claims",
     ),
     "fenced owner stays in the group": _one(
-        "worker/worker.py", "        self.source.rejoin()", "        pass", 300, aim="stalls"
+        "worker/worker.py", "        self.source.rejoin()", "        pass", 30, aim="stalls"
+    ),
+    "fenced owner stays in the group, which loses nothing by itself": Mutation(
+        (
+            Edit("worker/worker.py", "            self.source.rejoin()", "            pass"),
+            Edit(
+                "kafka/assignment.py", "if self._incremental and self.is_same_member else", "if self._incremental else"
+            ),
+        ),
+        300,
+        aim="stalls",
     ),
     "next offset one too far": _one("kafka/records.py", "return self.offset + 1", "return self.offset + 2"),
     "next offset one too near": _one("kafka/records.py", "return self.offset + 1", "return self.offset"),
@@ -225,7 +235,7 @@ MUTATIONS: dict[str, Mutation] = {
         "            membership = self.source.membership()\n"
         "            if membership is None:\n"
         "                return False\n",
-        300,
+        30,
         aim="stalls",
     ),
     "a membership used for what an earlier one held": Mutation(
@@ -297,7 +307,6 @@ MUTATIONS: dict[str, Mutation] = {
             ),
         ),
         400,
-        aim="stalls",
     ),
     "a pause is never lifted": _one(
         "worker/worker.py",
