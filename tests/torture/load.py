@@ -104,7 +104,7 @@ class Load(threading.Thread):
 
 
 def rows_message(rng: np.random.Generator) -> bytes:
-    """Rows in the packed form of docs/reference/formats.md. Values have few bits, so that their sums are exact in any order."""
+    """Rows in the packed form (docs/reference/formats.md). Values have few bits: their sums are exact in any order."""
     weights = 1 / np.arange(1, D + 1)
     columns = rng.choice(D, size=ROWS * NNZ, p=weights / weights.sum())
     values = rng.integers(1, 64, size=ROWS * NNZ) / 8.0
