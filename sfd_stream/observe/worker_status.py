@@ -12,7 +12,7 @@ import json
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from sfd_stream import __version__
 from sfd_stream.observe import metrics as m
@@ -62,6 +62,17 @@ class Identity:
     def promised_ratio(self) -> float | None:
         """The theorem at its worst (k = 0): delta <= ||A||F^2 / (alpha ell)."""
         return rounded(min(1 / (ALPHA * self.ell), 1.0)) if self.method in ("fused", "paper") else None
+
+
+class IntakeWatch(Protocol):
+    """What is reported of messages as they come in, by a worker and by a scorer."""
+
+    @property
+    def excerpts(self) -> bool:
+        """Whether the content of bad messages may be reported."""
+
+    def took(self, partition: int, *, messages: int, rows: int, nnz: int, size: int, tombstones: int) -> None: ...
+    def dead_letter(self, partition: int, offset: int, reason: str, words: str, value: bytes | None) -> None: ...
 
 
 @dataclass

@@ -4,27 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from typing import Protocol
 
 from sfd_stream.config.model import InputSettings
 from sfd_stream.errors import RowDecodeError, TooManyBadMessagesError
 from sfd_stream.kafka.dead_letters import BadMessageGauge, DeadLetters
 from sfd_stream.kafka.records import PartitionBatch
+from sfd_stream.observe.worker_status import IntakeWatch
 from sfd_stream.wire.columns import Columns
 from sfd_stream.wire.formats.records import Decoder, MsgpackDecoder
 from sfd_stream.wire.rows.decode import DecodedBatch, RowLimits
 from sfd_stream.worker.jobs import Job, Wait
-
-
-class IntakeWatch(Protocol):
-    """What is reported of messages as they come in."""
-
-    @property
-    def excerpts(self) -> bool:
-        """Whether the content of bad messages may be reported."""
-
-    def took(self, partition: int, *, messages: int, rows: int, nnz: int, size: int, tombstones: int) -> None: ...
-    def dead_letter(self, partition: int, offset: int, reason: str, words: str, value: bytes | None) -> None: ...
 
 
 class Intake:
