@@ -14,9 +14,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.real_kafka, pytest.mark.real_s3, pyt
 
 
 def test_a_short_campaign_passes_every_check(tmp_path: Path) -> None:
-    """Transactional delivery, a KIP-848 group and S3: what the kill tests on disk cover least."""
+    """Idempotent delivery: under pauses Kafka 4.3.1 may leave a transaction open for ever (docs/reliability.md)."""
     or_without(kafka_home)
-    shape = Shape.of(29, delivery="transactional", protocol="kip-848", store="s3")
+    shape = Shape.of(29, delivery="idempotent", protocol="kip-848", store="s3")
     campaign = Campaign(shape, minutes=1.0, folder=tmp_path / "campaign", every_s=2.0)
     assert campaign.run(), f"logs: {campaign.folder}\n{campaign.table()}"
     assert campaign.done.total() > 10
