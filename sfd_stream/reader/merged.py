@@ -79,12 +79,6 @@ class MergedSketch(Sketch):
         """The same without its partitions."""
         return Sketch(**_values(self))
 
-    def read_again(self, read_at_s: float) -> MergedSketch:
-        """The same at a later time: only the ages differ, and `sketch` is the same object."""
-        later = replace(self, read_at_s=read_at_s)
-        vars(later)["sketch"] = self.sketch
-        return later
-
     # As a Sketch answers, but where columns may grow
 
     def project(self, X: Any, k: int | None = None) -> Float:
@@ -174,6 +168,13 @@ def snapshot_of_merge(merged: MergedSketch, snapshot_id: SnapshotId, made_at_s: 
 
 MISSING_MAX = 1_000_000
 """The most partitions that are named as missing."""
+
+
+def read_later(merged: MergedSketch, read_at_s: float) -> MergedSketch:
+    """The same sketch, read at a later time: only the ages differ, and `sketch` is the same object."""
+    later = replace(merged, read_at_s=read_at_s)
+    vars(later)["sketch"] = merged.sketch
+    return later
 
 
 def _values(sketch: Sketch) -> dict[str, Any]:

@@ -30,7 +30,7 @@ from sfd_stream.errors import (
 from sfd_stream.kafka.errors import Hooks
 from sfd_stream.kafka.records import Record
 from sfd_stream.kafka.topic_reader import Tail
-from sfd_stream.reader.merged import MergedSketch, merge
+from sfd_stream.reader.merged import MergedSketch, merge, read_later
 from sfd_stream.reader.newest import Newest, half_of_the_memory
 from sfd_stream.storage.contract import Store
 from sfd_stream.storage.open import open_store
@@ -177,7 +177,7 @@ class SnapshotReader:
                 changed, last = False, merged
                 yield merged
             elif unchanged and last is not None:
-                yield last.read_again(self._wall_clock())
+                yield read_later(last, self._wall_clock())
             changed |= self.wait(every_s)
 
     def held(self) -> list[Snapshot]:

@@ -39,7 +39,7 @@ LOG_EVERY_S = 60.0
 
 
 @dataclass(frozen=True, eq=False)
-class Basis:
+class ScoringBasis:
     """A scorer, which rows it has counted, and how its coordinates are turned to fit those of the basis before."""
 
     id: str
@@ -76,15 +76,15 @@ def basis_of(
     k: int | None,
     *,
     centred: bool,
-    before: Basis | None = None,
+    before: ScoringBasis | None = None,
     pinned: bool = False,
-) -> Basis:
+) -> ScoringBasis:
     """The basis of a merged sketch of `topic`. ValueError if the sketch has too few directions."""
     scorer = merged.scorer(k, centred)
     rotation = np.eye(scorer.k)
     if before is not None and before.scorer.k == scorer.k:
         rotation = alignment(scorer.components, before.frame)
-    return Basis(
+    return ScoringBasis(
         id=id_of(merged),
         scorer=scorer,
         counted_to={part.id.partition: part.next_offset for part in merged.parts if part.id.topic == topic},
@@ -155,10 +155,10 @@ class NewestBasis:
     wall_clock: Callable[[], float]
 
     def __post_init__(self) -> None:
-        self._last: Basis | None = None
+        self._last: ScoringBasis | None = None
         self._pending = True
 
-    def read(self) -> Basis | None:
+    def read(self) -> ScoringBasis | None:
         """The basis of the snapshots there are now; None if it is still the last one. NoSnapshotError before a first
         one, or while it has too few directions.
         """
@@ -183,13 +183,13 @@ class NewestBasis:
 class Bases:
     """The basis of now and the one before it. The loop's thread alone calls it."""
 
-    def __init__(self, read: Callable[[], Basis | None], runtime: Runtime, log: Log) -> None:
-        self.newest: Basis | None = None
-        self._before: Basis | None = None
+    def __init__(self, read: Callable[[], ScoringBasis | None], runtime: Runtime, log: Log) -> None:
+        self.newest: ScoringBasis | None = None
+        self._before: ScoringBasis | None = None
         self._read = read
         self._runtime = runtime
         self._log = log
-        self._reading = Background[Basis | None](runtime, READ_EVERY_S)
+        self._reading = Background[ScoringBasis | None](runtime, READ_EVERY_S)
         self._logged_s: float | None = None
 
     def serve(self) -> None:
@@ -204,7 +204,7 @@ class Bases:
         while self.newest is None:
             yield Wait("first snapshot")
 
-    def for_rows_from(self, partition: int, offset: int) -> Basis:
+    def for_rows_from(self, partition: int, offset: int) -> ScoringBasis:
         """The newest basis that has not counted the record at `offset`, or else the newest."""
         assert self.newest is not None, "nothing is read before there is a basis"
         for basis in (self.newest, self._before):
@@ -212,7 +212,7 @@ class Bases:
                 return basis
         return self.newest
 
-    def _take(self, answered: Future[Basis | None]) -> None:
+    def _take(self, answered: Future[ScoringBasis | None]) -> None:
         try:
             found = answered.result()
         except NoSnapshotError as error:

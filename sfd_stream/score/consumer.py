@@ -22,7 +22,7 @@ from sfd_stream.kafka.records import PartitionBatch, Start
 from sfd_stream.kafka.source import Source
 from sfd_stream.observe.logs import Log
 from sfd_stream.score.background import Background
-from sfd_stream.score.bases import Bases, Basis
+from sfd_stream.score.bases import Bases, ScoringBasis
 from sfd_stream.score.delivery import WITH_STATE, AtLeastOnce, Share
 from sfd_stream.score.partitions import PendingBatch, ScoredPartition
 from sfd_stream.score.scoring import BatchScorer, ScoredBatch
@@ -140,7 +140,9 @@ class ScoreConsumer:
         scoring = self.runtime.sketch.submit(self._score, owned, batch, decoded, basis)
         owned.scored.append(PendingBatch(decoded.block.rows, scoring))
 
-    def _score(self, owned: ScoredPartition, batch: PartitionBatch, decoded: DecodedBatch, basis: Basis) -> ScoredBatch:
+    def _score(
+        self, owned: ScoredPartition, batch: PartitionBatch, decoded: DecodedBatch, basis: ScoringBasis
+    ) -> ScoredBatch:
         """On the scoring thread, one batch after the other."""
         assert owned.state is not None
         scored = self._scorer.score(batch, decoded, basis, owned.state, self.runtime.wall_clock())

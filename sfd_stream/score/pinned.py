@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from sfd_stream.errors import NoSnapshotError, ObjectMissingError
 from sfd_stream.reader.merged import MergedSketch, merge, snapshot_of_merge
-from sfd_stream.score.bases import Basis, basis_of, check_meaning, id_of
+from sfd_stream.score.bases import ScoringBasis, basis_of, check_meaning, id_of
 from sfd_stream.storage.contract import Store, key_part
 from sfd_stream.wire.columns import Columns
 from sfd_stream.wire.snapshot_ids import SnapshotId
@@ -87,7 +87,7 @@ class PinnedBasis:
     computing: Callable[[], AbstractContextManager[None]]
     _done: bool = False
 
-    def read(self) -> Basis | None:
+    def read(self) -> ScoringBasis | None:
         """None once it is read. NoSnapshotError while it does not exist."""
         if self._done:
             return None

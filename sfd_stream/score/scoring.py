@@ -12,7 +12,7 @@ from sfd_stream.config.model import ScoreSettings
 from sfd_stream.config.types import Thresholds
 from sfd_stream.kafka.records import PartitionBatch
 from sfd_stream.kafka.transactional_producer import Outgoing
-from sfd_stream.score.bases import Basis
+from sfd_stream.score.bases import ScoringBasis
 from sfd_stream.sketch.intervals import Intervals
 from sfd_stream.sketch.rows import Int
 from sfd_stream.sketch.scoring.score import Scores
@@ -49,7 +49,7 @@ class BatchScorer:
     settings: ScoreSettings
 
     def score(
-        self, batch: PartitionBatch, decoded: DecodedBatch, basis: Basis, state: ScoreState, now_s: float
+        self, batch: PartitionBatch, decoded: DecodedBatch, basis: ScoringBasis, state: ScoreState, now_s: float
     ) -> ScoredBatch:
         state = state.of_basis(basis.line)
         histogram = state.histogram

@@ -53,7 +53,7 @@ def delay_s(attempt: int, jitter: float) -> float:
 
 
 @dataclass
-class Outage:
+class StoreOutage:
     """How long a store has not answered a procedure, and why."""
 
     give_up_s: float
@@ -97,7 +97,7 @@ def run(steps: Steps[T], store: ProtocolStore, patience: Patience, *, ask: Calla
 
     To stop in between let `patience.pause` raise: what was sent may still happen, and does no harm.
     """
-    outage, answer = Outage(patience.give_up_s), None
+    outage, answer = StoreOutage(patience.give_up_s), None
     while True:
         try:
             request = steps.send(answer)

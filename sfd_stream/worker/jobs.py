@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from sfd_stream.errors import StoreUnavailableError
-from sfd_stream.state.perform import Outage, get, no_broker, perform
+from sfd_stream.state.perform import StoreOutage, get, no_broker, perform
 from sfd_stream.state.steps import Answer, GetMany, Question, Steps
 from sfd_stream.worker.runtime import Runtime
 
@@ -160,7 +160,7 @@ def procedure(
     Requests to the store are made one after the other on one background thread, which returns to the loop for
     everything else: questions to the broker, many blobs at once, and the delay after a failed request.
     """
-    outage, sent = Outage(give_up_s), None
+    outage, sent = StoreOutage(give_up_s), None
     while True:
         wait = Wait("store", since_s=outage.since_s, failure=outage.reason)
         wait.answer = runtime.io.submit(_requests, runtime, steps, sent, wait, outage)
@@ -177,7 +177,7 @@ def procedure(
             sent = Answer.UNKNOWN
 
 
-def _requests(runtime: Runtime, steps: Steps[Any], sent: Any, wait: Wait, outage: Outage) -> tuple[Any, Any]:
+def _requests(runtime: Runtime, steps: Steps[Any], sent: Any, wait: Wait, outage: StoreOutage) -> tuple[Any, Any]:
     """On a background thread: requests until one is for the loop, which is returned; or None and the outcome."""
     reach = runtime.reach or (lambda _: None)
     while True:

@@ -40,5 +40,5 @@ def test_no_folder_of_the_package_has_more_files_than_a_newcomer_can_scan() -> N
 
 def test_every_bar_is_printed_with_its_goal() -> None:
     found = bars(ROOT)
-    assert len(found) == 8
+    assert len(found) == 10
     assert all(bar.value and bar.goal for bar in found)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from sfd_stream.cli.build import shape_of
 from sfd_stream.config import load
 from sfd_stream.errors import FormatError, UnmergeableError
-from sfd_stream.reader.merged import MergedSketch, merge
+from sfd_stream.reader.merged import MergedSketch, merge, read_later
 from sfd_stream.reader.newest import Newest
 from sfd_stream.sketch.rows import RowBlock
 from sfd_stream.sketch.sketch import Sketch
@@ -230,7 +230,7 @@ def test_merged_sketches_are_equal_if_their_rows_and_their_partitions_are() -> N
 
 def test_a_merged_sketch_read_again_is_older_and_has_the_same_sketch() -> None:
     merged = named()
-    later = merged.read_again(merged.read_at_s + 5.0)
+    later = read_later(merged, merged.read_at_s + 5.0)
     assert later.sketch is merged.sketch
     assert {name: age - merged.ages_s[name] for name, age in later.ages_s.items()} == dict.fromkeys(merged.ages_s, 5.0)
 

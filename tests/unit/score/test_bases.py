@@ -10,7 +10,7 @@ import pytest
 
 from sfd_stream.errors import BrokerUnavailableError, NoSnapshotError, RefusedStateError
 from sfd_stream.reader.merged import MergedSketch, merge
-from sfd_stream.score.bases import Bases, Basis, NewestBasis, basis_of, check_meaning, id_of
+from sfd_stream.score.bases import Bases, NewestBasis, ScoringBasis, basis_of, check_meaning, id_of
 from sfd_stream.wire.columns import FixedColumns, GrowingColumns, HashedColumns
 from sfd_stream.wire.features import FeatureMap
 from sfd_stream.worker.runtime import Runtime
@@ -26,7 +26,7 @@ def merged_of(*seeds: int, d: int = 12, **changes: Any) -> MergedSketch:
     return merge([snapshot(sketch_of(rows_of(s, d=d)), p, **changes) for p, s in enumerate(seeds)], 1_000.0)
 
 
-def a_basis(number: int, **counted_to: int) -> Basis:
+def a_basis(number: int, **counted_to: int) -> ScoringBasis:
     found = basis_of(merged_of(0, number=number), "rows", 2, centred=True)
     return replace(found, counted_to={int(name.removeprefix("p")): offset for name, offset in counted_to.items()})
 
@@ -35,7 +35,7 @@ def bases_of(*answers: Any) -> tuple[Bases, Diary, Clock]:
     """A reader that answers in turn, asked once a turn."""
     waiting, clock, diary = list(answers), Clock(), Diary()
 
-    def read() -> Basis | None:
+    def read() -> ScoringBasis | None:
         answer = waiting.pop(0) if waiting else None
         if isinstance(answer, Exception):
             raise answer

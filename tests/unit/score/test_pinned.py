@@ -11,7 +11,7 @@ import yaml
 
 from sfd_stream.cli import main
 from sfd_stream.errors import FormatError, NoSnapshotError, RefusedStateError
-from sfd_stream.score.bases import Basis, id_of
+from sfd_stream.score.bases import ScoringBasis, id_of
 from sfd_stream.score.pinned import PinnedBases, PinnedBasis
 from sfd_stream.storage.memory import MemoryStore
 from sfd_stream.wire.columns import FixedColumns
@@ -33,7 +33,7 @@ def reading(bases: PinnedBases, basis_id: str | None = None, d: int = 12) -> Pin
     return PinnedBasis(bases, basis_id, FixedColumns(d), 2, True, computing)
 
 
-def basis_in(bases: PinnedBases, basis_id: str | None = None) -> Basis:
+def basis_in(bases: PinnedBases, basis_id: str | None = None) -> ScoringBasis:
     found = reading(bases, basis_id).read()
     assert found is not None
     return found

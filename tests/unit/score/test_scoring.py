@@ -14,7 +14,7 @@ from sfd_stream import FixedColumns, HashedColumns, SparseFrequentDirections
 from sfd_stream.config.model import ScoreSettings
 from sfd_stream.kafka.records import PartitionBatch
 from sfd_stream.reader.merged import merge
-from sfd_stream.score.bases import Basis, basis_of
+from sfd_stream.score.bases import ScoringBasis, basis_of
 from sfd_stream.score.scoring import BatchScorer, ScoredBatch
 from sfd_stream.wire.rows.decode import decode, encode_row
 from sfd_stream.wire.score_states import RECENT_ROWS, ScoreState
@@ -29,7 +29,7 @@ def ordinary(n: int) -> Any:
     return (rng.standard_normal((n, 2)) * [5, 3]) @ np.eye(2, D) + 0.1 * rng.standard_normal((n, D))
 
 
-def basis_with(counted_to: int = 0) -> Basis:
+def basis_with(counted_to: int = 0) -> ScoringBasis:
     sketch = SparseFrequentDirections(ell=8).fit(ordinary(500)).sketch()
     return basis_of(merge([snapshot(sketch, next_offset=counted_to)], 1_000.0), "rows", 2, centred=True)
 
@@ -54,7 +54,7 @@ def batch_of(values: list[bytes | None], first: int = 0) -> PartitionBatch:
 
 def scored(
     values: list[bytes | None],
-    basis: Basis,
+    basis: ScoringBasis,
     state: ScoreState = NOTHING,
     *,
     first: int = 0,
