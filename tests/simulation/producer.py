@@ -66,8 +66,16 @@ class Producer:
     # Messages
 
     def produce(
-        self, topic: str, value: Any = None, key: Any = None, on_delivery: Any = None, headers: Any = None
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        on_delivery: Any = None,
+        timestamp: int = 0,
+        headers: Any = None,
     ) -> None:
+        """`timestamp` is 0, now, for all that workers send."""
+        assert timestamp == 0
         active().point()
         if self._fatal is not None:
             raise failure(self._fatal.code(), fatal=True)
