@@ -242,7 +242,7 @@ def test_settings_and_environment_reach_the_registry_and_secrets_are_masked() ->
         (["input.format=avro", "input.schema=a", "schema_registry.url=http://r"], "give one"),
         (["input.format=protobuf", "input.schema=a"], "input.message is required"),
         (["input.format=json", "input.schema=a"], "does nothing where input.format is json"),
-        (["input.format=json", "input.message=a"], "input.message does nothing"),
+        (["input.format=json", "input.message=a"], "input.message has an effect only for protobuf"),
         (["input.path=a"], "input.path does nothing where input.format is msgpack"),
         (["input.features={exclude: [id]}"], "input.features does nothing"),
         (["schema_registry.url=http://r"], "schema_registry does nothing"),
