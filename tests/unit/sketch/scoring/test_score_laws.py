@@ -55,7 +55,7 @@ def test_the_same_law_fails_when_delta_is_a_tenth_smaller() -> None:
     """The dense baseline's delta is attained, so its intervals have no room to spare."""
     broken = [stream for stream in STREAMS if violations(Setting(stream, 15, "dense", False), delta_factor=0.9)]
     assert len(broken) >= 10
-    missed = violations(Setting("decaying", 15, "merged", False), delta_factor=0.9)
+    missed = violations(Setting("turning", 15, "merged", False), delta_factor=0.9)
     assert set(missed) == {"t2", "leverage", "mean residual", "residual over mean"}
 
 
