@@ -30,7 +30,7 @@ from sfd_stream.wire.rows.read_any import read_message
 from tests.fuzz.engine import Run
 
 ROOT = Path(__file__).parents[2]
-GOLDEN = ROOT / "tests" / "wire" / "golden"
+GOLDEN = ROOT / "tests" / "unit" / "wire" / "golden"
 LIMITS = RowLimits(message_bytes_max=3_000, nnz_max=200, rows_max=50, string_bytes_max=20)
 BYTES_MAX = 2**20
 COPIES = 40
