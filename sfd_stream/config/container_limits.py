@@ -1,6 +1,6 @@
 """What this process may use of the machine: the container's quota, not the host's cores and memory.
 
-Control groups, version 2: a limit holds for all groups below it, so the least on the way from the process's group up
+Control groups, version 2 and 1: a limit holds for all below it, so the least on the way from the process's group up
 to the root is the one that counts. In a container that way is one step long.
 """
 
@@ -19,6 +19,9 @@ from sfd_stream.config.types import show_size
 MEMORY_SHARE: Final = 0.6
 """Of the memory limit, for sketches and buffers; the rest is for Python, librdkafka's queues and checkpoints."""
 
+# Version 1 has no word for "no limit": it gives the largest number of whole pages.
+_V1_UNLIMITED_BYTES: Final = 2**60
+
 
 @dataclass(frozen=True, slots=True)
 class Quota:
@@ -28,17 +31,18 @@ class Quota:
     memory_bytes: int | None
 
     def shared_by(self, workers: int) -> Quota:
-        """What each of this many processes may use."""
+        """What each of so many processes may use."""
         cpus = None if self.cpus is None else self.cpus / workers
         return Quota(cpus, None if self.memory_bytes is None else self.memory_bytes // workers)
 
 
 def read_quota(root: Path = Path("/"), *, affinity: int | None = None) -> Quota:
     """The least limits that hold for this process. `root` is where /proc and /sys hang."""
-    cpus = list(_cpus(root))
+    cpus = [*_cpus_v2(root), *_cpus_v1(root)]
     if affinity is not None:
         cpus.append(float(affinity))
-    return Quota(min(cpus, default=None), min(_memory(root), default=None))
+    memory = [*_memory_v2(root), *_memory_v1(root)]
+    return Quota(min(cpus, default=None), min(memory, default=None))
 
 
 def own_quota() -> Quota:
@@ -85,33 +89,48 @@ def misfits(settings: Settings, quota: Quota) -> Iterator[str]:
         )
 
 
-def _groups(root: Path) -> Iterator[str]:
-    """The process's group and all above it, as relative paths."""
+def _groups(root: Path, controller: str) -> Iterator[str]:
+    """The process's group under that controller ("" in version 2) and all above it, as relative paths."""
     for line in _text(root / "proc/self/cgroup").splitlines():
         _, controllers, path = line.split(":", 2)
-        if not controllers:  # those of version 1 are named
+        if controller in controllers.split(","):
             group = Path(path.lstrip("/"))
             yield from (str(each) for each in (group, *group.parents))
             return
     yield "."
 
 
-def _cpus(root: Path) -> Iterator[float]:
-    for group in _groups(root):
+def _cpus_v2(root: Path) -> Iterator[float]:
+    for group in _groups(root, ""):
         quota, _, period = _text(root / "sys/fs/cgroup" / group / "cpu.max").partition(" ")
         if quota.isdigit() and period.strip().isdigit():
             yield int(quota) / int(period)
 
 
-def _memory(root: Path) -> Iterator[int]:
-    for group in _groups(root):
+def _cpus_v1(root: Path) -> Iterator[float]:
+    for group in _groups(root, "cpu"):
+        folder = root / "sys/fs/cgroup/cpu" / group
+        quota, period = _text(folder / "cpu.cfs_quota_us").strip(), _text(folder / "cpu.cfs_period_us").strip()
+        if quota.isdigit() and period.isdigit() and int(quota) > 0:  # -1 is no limit
+            yield int(quota) / int(period)
+
+
+def _memory_v2(root: Path) -> Iterator[int]:
+    for group in _groups(root, ""):
         limit = _text(root / "sys/fs/cgroup" / group / "memory.max").strip()
         if limit.isdigit():
+            yield int(limit)
+
+
+def _memory_v1(root: Path) -> Iterator[int]:
+    for group in _groups(root, "memory"):
+        limit = _text(root / "sys/fs/cgroup/memory" / group / "memory.limit_in_bytes").strip()
+        if limit.isdigit() and int(limit) < _V1_UNLIMITED_BYTES:
             yield int(limit)
 
 
 def _text(file: Path) -> str:
     try:
         return file.read_text()
-    except OSError:  # no control groups of version 2
+    except OSError:  # another version of control groups, or none
         return ""

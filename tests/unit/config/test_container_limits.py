@@ -36,7 +36,7 @@ def test_no_control_groups_is_no_limit(tmp_path: Path) -> None:
     assert read_quota(tmp_path) == Quota(None, None)
 
 
-def test_in_a_container(tmp_path: Path) -> None:
+def test_version_2_in_a_container(tmp_path: Path) -> None:
     files = {
         "proc/self/cgroup": "0::/",
         "sys/fs/cgroup/cpu.max": "150000 100000",
@@ -45,7 +45,7 @@ def test_in_a_container(tmp_path: Path) -> None:
     assert read_quota(lay(tmp_path, files)) == Quota(1.5, GIB)
 
 
-def test_max_is_no_limit(tmp_path: Path) -> None:
+def test_version_2_says_max_for_no_limit(tmp_path: Path) -> None:
     files = {"proc/self/cgroup": "0::/", "sys/fs/cgroup/cpu.max": "max 100000", "sys/fs/cgroup/memory.max": "max"}
     assert read_quota(lay(tmp_path, files)) == Quota(None, None)
 
@@ -62,13 +62,24 @@ def test_a_limit_above_us_holds_for_us(tmp_path: Path) -> None:
     assert read_quota(lay(tmp_path, files)) == Quota(2.0, 3 * GIB)
 
 
-def test_groups_of_version_1_are_not_read(tmp_path: Path) -> None:
+def test_version_1(tmp_path: Path) -> None:
     files = {
-        "proc/self/cgroup": "4:memory:/docker/abc\n0::/pod",
-        "sys/fs/cgroup/memory/memory.limit_in_bytes": str(GIB),
-        "sys/fs/cgroup/pod/memory.max": str(2 * GIB),
+        "proc/self/cgroup": "4:memory:/docker/abc\n3:cpu,cpuacct:/docker/abc",
+        "sys/fs/cgroup/cpu/cpu.cfs_quota_us": "50000",
+        "sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000",
+        "sys/fs/cgroup/memory/memory.limit_in_bytes": str(2 * GIB),
     }
-    assert read_quota(lay(tmp_path, files)) == Quota(None, 2 * GIB)
+    assert read_quota(lay(tmp_path, files)) == Quota(0.5, 2 * GIB)
+
+
+def test_version_1_without_limits(tmp_path: Path) -> None:
+    files = {
+        "proc/self/cgroup": "4:memory:/\n3:cpu,cpuacct:/",
+        "sys/fs/cgroup/cpu/cpu.cfs_quota_us": "-1",
+        "sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000",
+        "sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712",
+    }
+    assert read_quota(lay(tmp_path, files)) == Quota(None, None)
 
 
 def test_pinned_cores_are_a_quota_too(tmp_path: Path) -> None:
