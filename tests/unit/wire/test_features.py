@@ -11,7 +11,7 @@ from uuid import UUID
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sklearn.feature_extraction import DictVectorizer
 
@@ -126,6 +126,7 @@ records = st.recursive(
 )
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(st.dictionaries(st.text("abc=.", min_size=1, max_size=4), scalars, max_size=6))
 def test_the_defaults_are_those_of_dict_vectorizer(record: dict[str, Any]) -> None:
     vectorizer = DictVectorizer(sparse=False)
