@@ -24,9 +24,9 @@ $ helm install sketch oci://REGISTRY/sfd-stream --version {version} -n data -f v
 ```
 
 `examples/` has complete values for Strimzi, Amazon MSK, Confluent Cloud, Azure Event Hubs, Redpanda, S3, Google Cloud
-Storage and Azure Blob Storage. [deploying.md](../../docs/guides/deploying.md) has sizing, rights for stores and brokers and
-what was tried on what; [UPGRADING.md](UPGRADING.md) has what to do between versions. A value that cannot work is
-refused with the reason and the remedy; `values.schema.json` knows every setting of the program itself.
+Storage and Azure Blob Storage. [deploying.md](../../docs/guides/deploying.md) has sizing, rights for stores and
+brokers and what was tried on what; [UPGRADING.md](UPGRADING.md) has what to do between versions. A value that cannot
+work is refused with the reason and the remedy; `values.schema.json` knows every setting of the program itself.
 
 ## Values
 
