@@ -186,7 +186,7 @@ def _is_table(path: Path) -> bool:
         with path.open(encoding="utf-8-sig", newline="") as lines:
             heading, first = islice((*islice(csv.reader(lines), 2), [], []), 2)
     except (OSError, UnicodeDecodeError, csv.Error):
-        return False  # whoever reads it says what is wrong
+        return False  # the reader of the file reports what is wrong
     named = bool(heading) and not any(_is_number(cell) for cell in heading)
     return named and (len(heading) != 3 or not all(_is_number(cell) for cell in first))
 
