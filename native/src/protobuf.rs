@@ -168,7 +168,7 @@ fn read_message<'a>(schema: &'a Schema, fields: &'a [Field], message: &'a [u8], 
     let mut found = Found { fields, values: fields.iter().map(|_| None).collect() };
     let mut reader = Reader { schema, bytes: message, at: 0, depth };
     while reader.at < message.len() {
-        let key = reader.varint()?;
+        let key = reader.short()?;
         if key >> 3 == 0 {
             return Err(Left);
         }
@@ -308,7 +308,7 @@ impl<'a> Reader<'a> {
         let mut entry = Reader { schema: self.schema, bytes, at: 0, depth: self.depth + 1 };
         let (mut key, mut value) = (None, None);
         while entry.at < bytes.len() {
-            let (slot, field) = match (entry.varint()?, fields) {
+            let (slot, field) = match (entry.short()?, fields) {
                 (head, [field, _]) if Some(head) == field.kind.wire().map(|wire| 8 + wire) => (&mut key, field),
                 (head, [_, field]) if Some(head) == field.kind.wire().map(|wire| 16 + wire) => (&mut value, field),
                 _ => return Err(Left),
@@ -336,7 +336,7 @@ impl<'a> Reader<'a> {
     }
 
     fn end(&mut self) -> Result<usize> {
-        let size = usize::try_from(self.varint()?).map_err(|_| Left)?;
+        let size = usize::try_from(self.short()?).map_err(|_| Left)?;
         let end = self.at.checked_add(size).ok_or(Left)?;
         if end <= self.bytes.len() {
             Ok(end)
@@ -365,6 +365,16 @@ impl<'a> Reader<'a> {
         let found = self.bytes.get(self.at..end).ok_or(Left)?;
         self.at = end;
         found.try_into().map_err(|_| Left)
+    }
+
+    /// A head or a size: at most 32 bits in 5 bytes. The library refuses longer ones, of unknown fields too.
+    fn short(&mut self) -> Result<u64> {
+        let from = self.at;
+        let number = self.varint()?;
+        if number > u64::from(u32::MAX) || self.at - from > 5 {
+            return Err(Left);
+        }
+        Ok(number)
     }
 
     fn varint(&mut self) -> Result<u64> {

@@ -249,6 +249,26 @@ def test_every_type_of_protobuf_is_read_the_same() -> None:
     assert_same(records(read), [mutated(rng, message) for message in good] + joined, columns)
 
 
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"\xfa\x07", b"\xfa\x87\x00", b"\xfa\xff\xff\xff\x0f", b"\xfa\xff\xff\xff\x1f", b"\xfa\x87\x80\x80\x80\x00",
+        b"\x8a\x99\x99\x99\x99\x99\x99\x1d", b"\x02", b"\x4a", b"\xca\x80\x80\x80\x00", b"\xca\x80\x80\x80\x80\x00",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("size", [b"\x01", b"\x81\x00", b"\x81\x80\x80\x80\x00", b"\x81\x80\x80\x80\x80\x00"])
+def test_heads_and_sizes_of_protobuf_are_read_the_same(head: bytes, size: bytes) -> None:
+    """The library refuses a head of more than 32 bits or 5 bytes, of an unknown field too."""
+    read = raw_reader(PROTO.encode(), "Top", "top.proto")
+    entry = head + size + b"x"
+    messages = [
+        entry,
+        b"\xa2\x01" + bytes([len(entry)]) + entry,
+        b"\xca\x01" + bytes([len(entry) + 9]) + entry + b"\x11" + 8 * b"\1",
+    ]
+    assert_same(records(read), messages, HashedColumns(256, names_max=99, mapping=FeatureMap()))
+
+
 @pytest.mark.parametrize("way", ["json", "avro", "protobuf"])
 def test_the_data_set_of_all_formats_is_read_the_same(way: str) -> None:
     read, write = {
