@@ -173,6 +173,13 @@ class Assignment:
         self.paused -= set(partitions)
         self.consumer.resume(self.where(set(partitions) & self.positions.keys()))
 
+    def pause_only(self, wanted: set[int]) -> None:
+        """Pauses and resumes until exactly these are paused. The client is called only for what changes."""
+        if wanted - self.paused:
+            self.pause(wanted - self.paused)
+        if self.paused - wanted:
+            self.resume(self.paused - wanted)
+
     # The callbacks
 
     def on_assign(self, client: Consumer, given: list[TopicPartition]) -> None:

@@ -9,15 +9,17 @@ that no bad message is forgotten before it is safe.
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from sfd_stream.errors import BrokerRefusedError, TooManyBadMessagesError
+from sfd_stream.kafka.errors import CHECK_IT
 from sfd_stream.kafka.producer import TOO_LARGE, Ticket
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from datetime import datetime
 
     from sfd_stream.kafka.records import Headers, Record
@@ -43,14 +45,27 @@ class _Letter:
     value: bytes | None
     headers: Headers
     ticket: Ticket | None = None
-    attempts: int = 0
+    attempts: int = 0  # without those that timed out
+    since_s: float | None = None  # when the first attempt timed out
 
 
 class DeadLetters:
     """`send` never waits for the broker; `acknowledged` tells when a checkpoint may go on."""
 
-    def __init__(self, sink: Publisher, topic: str, *, source_topic: str, source_topic_id: str | None) -> None:
+    def __init__(
+        self,
+        sink: Publisher,
+        topic: str,
+        *,
+        source_topic: str,
+        source_topic_id: str | None,
+        give_up_s: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.topic = topic
+        self.failure = ""  # why a letter was sent again last; empty while none was
+        self._give_up_s = give_up_s
+        self._clock = clock
         self._sink = sink
         self._source = (("topic", source_topic), ("topic-id", source_topic_id or ""))
         self._open: dict[int, deque[_Letter]] = {}
@@ -91,9 +106,12 @@ class DeadLetters:
     def _settle(self, letter: _Letter) -> bool:
         ticket = letter.ticket
         if ticket is not None and ticket.delivered:
+            self.failure = ""
             return True
         if ticket is not None and ticket.error == TOO_LARGE:
             self._drop_value(letter)
+        elif ticket is not None and ticket.timed_out:
+            self._check_patience(letter, ticket)
         elif ticket is not None and ticket.error is not None and letter.attempts >= ATTEMPTS:
             raise BrokerRefusedError(
                 f"dead-letter topic {self.topic} does not take the message at offset {letter.offset}"
@@ -102,6 +120,17 @@ class DeadLetters:
         if ticket is None or ticket.done:
             self._try(letter)
         return False
+
+    def _check_patience(self, letter: _Letter, ticket: Ticket) -> None:
+        """A time-out is no refusal: the letter is sent again until `give_up_s` has passed."""
+        self.failure, now_s = ticket.error or "", self._clock()
+        letter.since_s = now_s if letter.since_s is None else letter.since_s
+        letter.attempts -= 1
+        if now_s - letter.since_s >= self._give_up_s:
+            raise BrokerRefusedError(
+                f"dead-letter topic {self.topic} did not acknowledge the message at offset {letter.offset}"
+                f" for {self._give_up_s:g} s ({ticket.error}); {CHECK_IT}"
+            )
 
     def _drop_value(self, letter: _Letter) -> None:
         if letter.value is None:

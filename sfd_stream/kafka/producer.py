@@ -27,6 +27,13 @@ TOO_LARGE = "too large"
 # first message
 # that it had refused while a later one got through: reported as a success, yet in no log. So: send it again.
 UNCONFIRMED = "unconfirmed"
+_TIME_OUTS = {
+    KafkaError._MSG_TIMED_OUT,
+    KafkaError._TIMED_OUT,
+    KafkaError._TIMED_OUT_QUEUE,
+    KafkaError.REQUEST_TIMED_OUT,
+    KafkaError._TRANSPORT,
+}
 _TOO_LARGE = {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE, KafkaError.INVALID_MSG_SIZE}
 
 
@@ -39,12 +46,13 @@ class Ticket:
     `error`.
     """
 
-    __slots__ = ("error", "offset", "partition")
+    __slots__ = ("error", "offset", "partition", "timed_out")
 
     def __init__(self) -> None:
         self.partition: int | None = None
         self.offset: int | None = None
         self.error: str | None = None  # TOO_LARGE, UNCONFIRMED, or the client's name and words
+        self.timed_out = False  # no broker has refused it: it may be sent again
 
     @property
     def done(self) -> bool:
@@ -151,6 +159,7 @@ class Sink:
             ticket.error = TOO_LARGE
             return
         ticket.error = f"{error.name()}: {redacted(error.str(), self._properties)}"
+        ticket.timed_out = error.code() in _TIME_OUTS
         if fault_of(error) is Fault.REFUSED:
             self._failure = self._failure or refusal(error, self._properties)
 

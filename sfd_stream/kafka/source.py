@@ -164,6 +164,9 @@ class Source:
     def resume(self, partitions: Collection[int]) -> None:
         self._assignment.resume(partitions)
 
+    def pause_only(self, wanted: Collection[int]) -> None:
+        self._assignment.pause_only(set(wanted))
+
     @property
     def assigned(self) -> frozenset[int]:
         return self._assignment.all

@@ -7,8 +7,10 @@ comes later. Only committed records are seen. One thread owns it.
 from __future__ import annotations
 
 import contextlib
+import logging
+import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_INVALID, Consumer, KafkaError, KafkaException, TopicPartition
@@ -45,9 +47,10 @@ class Tail:
         self._words = ""
         self._looked_at = clock()
         self._positions: dict[int, int] = {}  # assigned: one past the last record seen, or the end that was met
-        callbacks = {"error_cb": self._note, **(hooks or Hooks()).as_properties(self._properties)}
+        self._callbacks = {"error_cb": self._note, **(hooks or Hooks()).as_properties(self._properties)}
+        self._behind: dict[int, int] = {}  # positions at the last look, where the log had more
         try:
-            self._consumer = Consumer({**self._properties, **callbacks})
+            self._consumer = self._connected()
             self._admin = Admin(properties, hooks)
         except KafkaException as exception:
             refuse_settings(exception, self._properties)
@@ -67,6 +70,7 @@ class Tail:
         moved_s = self._clock()
         while any(at[p] < end for p, end in ends.items()):
             if self._clock() - moved_s > timeout_s:
+                self._replace_client()
                 raise self._stalled(ends, begun, at, timeout_s)
             if found := self.poll(_TURN_S):
                 yield found
@@ -94,6 +98,23 @@ class Tail:
 
     def close(self) -> None:
         self._consumer.close()
+
+    def _connected(self) -> Consumer:
+        return Consumer({**self._properties, **self._callbacks})
+
+    def _replace_client(self) -> None:
+        """A client that gets no records while the broker has some may never get any: librdkafka loses all its brokers
+        when a metadata response lists none (its issue 5301). A new client reads on at the same positions.
+        """
+        self._positions = {p: self._position(p) for p in self._positions}
+        logging.getLogger(__name__).warning("no records of topic %s arrive, replacing the Kafka client", self.topic)
+        threading.Thread(target=self._consumer.close, name="kafka-close", daemon=True).start()  # it may hang
+        self._consumer = self._connected()
+        self._assign(self._positions)
+
+    def _assign(self, partitions: Collection[int]) -> None:
+        places = [(p, self._positions[p] or OFFSET_BEGINNING) for p in partitions]
+        self._consumer.incremental_assign([TopicPartition(self.topic, p, at) for p, at in places])
 
     def _taken(self, message: Any) -> Record | None:
         partition, error = message.partition(), message.error()
@@ -138,7 +159,19 @@ class Tail:
         if self._positions and self._clock() - self._looked_at > _LOOK_EVERY_S:
             with contextlib.suppress(BrokerRefusedError):  # away, or gone: what is assigned tells it
                 self._assigned(self._clock() + _LOOK_TIMEOUT_S)
+                self._look_for_records()
             self._looked_at = self._clock()
+
+    def _look_for_records(self) -> None:
+        """Replaces the client if a partition has had records since the last look, and none of it has arrived."""
+        at = {p: self._position(p) for p in self._positions}
+        ends = self._admin.known_ends([(self.topic, p) for p in at], _LOOK_TIMEOUT_S)
+        behind = {p: at[p] for p in at if at[p] < ends.get((self.topic, p), 0)}
+        stuck = [p for p, position in behind.items() if self._behind.get(p) == position]
+        self._behind = behind
+        if stuck:
+            self._behind = {}
+            self._replace_client()
 
     def _assigned(self, deadline: float) -> list[int]:
         """All partitions; those not seen before are assigned."""
@@ -146,7 +179,7 @@ class Tail:
         fresh = [p for p in partitions if p not in self._positions]
         if fresh:
             self._positions.update(dict.fromkeys(fresh, 0))
-            self._consumer.incremental_assign([TopicPartition(self.topic, p, OFFSET_BEGINNING) for p in fresh])
+            self._assign(fresh)
         self._looked_at = self._clock()
         return partitions
 

@@ -12,6 +12,7 @@ from sfd_stream.errors import BrokerRefusedError, TooManyBadMessagesError
 from sfd_stream.kafka.dead_letters import ATTEMPTS, BadMessageGauge, DeadLetters
 from sfd_stream.kafka.producer import TOO_LARGE, Sink, Ticket
 from sfd_stream.kafka.records import Record
+from tests.support.watched import Clock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from tests.unit.kafka.conftest import Reader
 
 AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+GIVE_UP_S = 90.0
 
 
 class FakeSink:
@@ -45,12 +47,14 @@ class FakeSink:
     def deliver(self, index: int) -> None:
         self.sent[index][2].offset = index
 
-    def fail(self, index: int, error: str) -> None:
-        self.sent[index][2].error = error
+    def fail(self, index: int, error: str, *, timed_out: bool = False) -> None:
+        self.sent[index][2].error, self.sent[index][2].timed_out = error, timed_out
 
 
-def letters_of(sink: FakeSink) -> DeadLetters:
-    return DeadLetters(sink, "dead", source_topic="rows", source_topic_id="id-1")
+def letters_of(sink: FakeSink, clock: Clock | None = None) -> DeadLetters:
+    return DeadLetters(
+        sink, "dead", source_topic="rows", source_topic_id="id-1", give_up_s=GIVE_UP_S, clock=clock or Clock()
+    )
 
 
 def bad(offset: int, partition: int = 0, value: bytes | None = b"bad") -> Record:
@@ -78,12 +82,42 @@ def test_a_failed_dead_letter_is_sent_again_and_given_up_loudly() -> None:
     letters = letters_of(sink)
     letters.send(bad(5), "malformed", AT)
     for attempt in range(1, ATTEMPTS):
-        sink.fail(attempt - 1, "_MSG_TIMED_OUT: too late")
+        sink.fail(attempt - 1, "INVALID_RECORD: no")
         assert not letters.acknowledged(0, 6)
         assert len(sink.sent) == attempt + 1
-    sink.fail(-1, "_MSG_TIMED_OUT: too late")
-    with pytest.raises(BrokerRefusedError, match=r"does not take the message at offset 5 .*_MSG_TIMED_OUT"):
+    sink.fail(-1, "INVALID_RECORD: no")
+    with pytest.raises(BrokerRefusedError, match=r"does not take the message at offset 5 .*INVALID_RECORD"):
         letters.acknowledged(0, 6)
+
+
+def test_a_time_out_is_no_refusal_until_give_up_s_has_passed() -> None:
+    """An outage of 15 s with message.timeout.ms at 5 s ended the worker (campaign, seed 13 with --fencing)."""
+    sink, clock = FakeSink(), Clock(0.0)
+    letters = letters_of(sink, clock)
+    letters.send(bad(5), "malformed", AT)
+    for attempt in range(4 * ATTEMPTS):
+        clock.now += 5
+        sink.fail(attempt, "_MSG_TIMED_OUT: too late", timed_out=True)
+        assert not letters.acknowledged(0, 6)
+        assert "_MSG_TIMED_OUT" in letters.failure
+    sink.deliver(-1)
+    assert letters.acknowledged(0, 6)
+    assert letters.failure == ""
+    letters.send(bad(7), "malformed", AT)
+    sink.fail(-1, "_MSG_TIMED_OUT: too late", timed_out=True)
+    assert not letters.acknowledged(0, 8)
+    clock.now += GIVE_UP_S
+    sink.fail(-1, "_MSG_TIMED_OUT: too late", timed_out=True)
+    with pytest.raises(BrokerRefusedError, match=r"offset 7 for 90 s .*_MSG_TIMED_OUT"):
+        letters.acknowledged(0, 8)
+
+
+def test_the_real_client_says_that_a_message_timed_out() -> None:
+    sink = Sink({"bootstrap.servers": "127.0.0.1:1", "message.timeout.ms": 100, "log_level": 0})
+    ticket = sink.publish("dead", None, b"x")
+    assert ticket is not None
+    sink.flush(10.0)
+    assert (ticket.timed_out, ticket.delivered) == (True, False)
 
 
 def test_one_too_large_goes_without_its_value_and_says_so() -> None:
@@ -146,7 +180,7 @@ def test_a_dead_letter_has_the_bytes_key_and_headers_of_the_message(
         found = [batch.record(n) for batch in reader.poll(1.0) for n in range(len(batch))]
         record = next((each for each in found if each.value == original), None)
     sink = Sink({"bootstrap.servers": broker.bootstrap})
-    letters = DeadLetters(sink, dead, source_topic=topic, source_topic_id="id-1")
+    letters = DeadLetters(sink, dead, source_topic=topic, source_topic_id="id-1", give_up_s=GIVE_UP_S)
     letters.send(record, "malformed", AT)
     assert sink.flush(30)
     assert letters.acknowledged(0, 2)
@@ -174,7 +208,7 @@ def sink_partitions(broker: Broker, topic: str) -> list[int]:
 def test_one_too_large_for_the_real_topic_arrives_without_its_value(kafka: Broker) -> None:
     dead = kafka.create_topic(config={"max.message.bytes": "2000"})
     sink = Sink({"bootstrap.servers": kafka.bootstrap})
-    letters = DeadLetters(sink, dead, source_topic="rows", source_topic_id=None)
+    letters = DeadLetters(sink, dead, source_topic="rows", source_topic_id=None, give_up_s=GIVE_UP_S)
     letters.send(bad(5, value=b"x" * 5000), "too_large", AT)
     assert sink.flush(30)
     assert not letters.acknowledged(0, 6)
