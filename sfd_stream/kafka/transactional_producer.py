@@ -4,9 +4,10 @@
 
 The offsets go first: a zombie is refused before it has written anything. What did not succeed for certain is aborted,
 or, if even that is not certain, left to a new producer of the same id, whose first act makes the coordinator finish or
-abort what the old one began. After a step that had to be repeated the next transaction has a new producer too: the
-request that timed out may still arrive, and librdkafka has no KIP-890, by which the broker would tell it from one of
-the next transaction. The new producer's epoch keeps it out.
+abort what the old one began. After a step that had to be repeated, or a lost connection (the client itself then repeats
+what was not answered), the next transaction has a new producer too: the first request may still arrive, and librdkafka
+has no KIP-890 (its issue 5423), by which the broker would tell it from one of the next transaction. The new producer's
+epoch keeps it out.
 
 librdkafka's send_offsets_to_transaction ignores its time limit when the coordinator's connection breaks (its issue
 5456), and blocks for ever. Each step therefore runs on a thread of its own, which is abandoned, with its producer, when
@@ -30,6 +31,9 @@ from sfd_stream.kafka.properties import producer_properties, redacted
 
 TIMEOUT_MS = 10_000
 """Maximum time that a transaction is open. One that a killed worker left open delays its successor by this time."""
+
+DISCONNECTED = frozenset({KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN})
+"""What the client reports when a connection was closed, or was silent for so long that the client closed it."""
 
 _TURN_S, _LOOK_S = 5.0, 0.1
 _OVERDUE_S = 5.0
@@ -94,6 +98,8 @@ class TransactionalSink:
         self._failure: BrokerRefusedError | None = None
         self._producer: Producer | None = self._make()  # now, so that settings it does not take are told at once
         self._begun = False
+        self._disconnected = False
+        """Whether the producer has lost a connection since it was created."""
 
     def commit(self, offsets: Sequence[Offset], group: bytes, messages: Sequence[Outgoing]) -> None:
         """All of it or nothing; `group` is the consumer's own metadata. Raises NotCommittedError otherwise.
@@ -115,7 +121,7 @@ class TransactionalSink:
             raise self._not_committed(error_of(exception)) from None
         except NotCommittedError as error:
             raise NotCommittedError(error.reason, certain=self._abort()) from None
-        if repeated:
+        if repeated or self._has_disconnected(producer):
             self._producer = None
 
     def close(self) -> None:
@@ -125,7 +131,7 @@ class TransactionalSink:
     def _ready(self, deadline: float) -> Producer:
         """A producer whose predecessor's last transaction is decided, one way or the other."""
         if self._producer is None:
-            self._producer, self._begun = self._make(), False
+            self._producer, self._begun, self._disconnected = self._make(), False, False
         if not self._begun:
             self._insist(self._producer.init_transactions, deadline)
             self._begun = True
@@ -231,7 +237,16 @@ class TransactionalSink:
             raise self._failure
         return True
 
+    def _has_disconnected(self, producer: Producer) -> bool:
+        """The client reports a lost connection before it repeats what was not answered on it."""
+        try:
+            producer.poll(0)
+        except KafkaException:  # fenced after its commit
+            return True
+        return self._disconnected
+
     def _on_error(self, error: KafkaError) -> None:
+        self._disconnected |= error.code() in DISCONNECTED
         if lasts(error):  # a fence or another fatal error only makes a new producer
             self._failure = self._failure or refusal(error, self._properties)
 

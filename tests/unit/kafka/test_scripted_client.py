@@ -105,6 +105,16 @@ def test_a_partition_paused_while_it_is_held_is_not_read_when_it_begins(play: An
     assert played.poll() == {0: [3, 4]}
 
 
+@every_protocol
+def test_exactly_the_wanted_partitions_are_paused(play: Any, protocol: str) -> None:
+    played = play(protocol)
+    played.poll(lambda: played.client.assign_to_it(0, 1))
+    for wanted in ([0], [0, 1], [1], []):
+        played.source.pause_only(wanted)
+        assert played.source.paused == frozenset(wanted)
+        assert set(played.poll()) == {0, 1} - set(wanted)
+
+
 # Losses that the client does not report (librdkafka's pull request 5604)
 
 

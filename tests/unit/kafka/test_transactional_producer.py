@@ -209,13 +209,17 @@ def test_a_property_that_librdkafka_refuses_is_a_setting_to_mend(kafka: Broker) 
 
 
 class ScriptedProducer:
-    """As librdkafka's. `timeouts`: by step, how many calls time out although the broker may do what was asked later."""
+    """As librdkafka's. `timeouts`: by step, how many calls time out although the broker may do what was asked later;
+    "lost": how many commits lose their connection, so that the client itself sends them again.
+    """
 
     made: list[ScriptedProducer]
     timeouts: dict[str, int]
 
-    def __init__(self, _: Any) -> None:
+    def __init__(self, properties: Any) -> None:
         self.committed = 0
+        self._error_cb = properties["error_cb"]
+        self._errors: list[KafkaError] = []
         self.made.append(self)
 
     def __len__(self) -> int:
@@ -239,12 +243,27 @@ class ScriptedProducer:
 
     def commit_transaction(self, _: float) -> None:
         self._step("commit")
+        if self.timeouts.get("lost", 0):
+            self.timeouts["lost"] -= 1
+            self._errors.append(KafkaError(KafkaError._TRANSPORT, "Disconnected"))
         self.committed += 1
+
+    def poll(self, _: float) -> None:
+        while self._errors:
+            self._error_cb(self._errors.pop())
 
 
 @pytest.mark.parametrize(
     ("timeouts", "producers"),
-    [({}, [3]), ({"init": 1}, [3]), ({"commit": 1}, [1, 2]), ({"commit": 2}, [1, 2]), ({"offsets": 1}, [1, 2])],
+    [
+        ({}, [3]),
+        ({"init": 1}, [3]),
+        ({"commit": 1}, [1, 2]),
+        ({"commit": 2}, [1, 2]),
+        ({"offsets": 1}, [1, 2]),
+        ({"lost": 1}, [1, 2]),
+        ({"lost": 2}, [1, 1, 1]),
+    ],
 )
 def test_a_transaction_after_a_retried_one_has_a_producer_of_its_own(
     monkeypatch: pytest.MonkeyPatch, timeouts: dict[str, int], producers: list[int]
