@@ -29,10 +29,10 @@ class Arguments:
     overrides: tuple[str, ...]
     until_end: bool
 
-    def command(self, settings: Settings, number: int, http_socket: Path) -> list[str]:
-        """Worker `number`, by the interpreter that runs already, to be watched at `http_socket`."""
+    def command(self, settings: Settings, number: int, status_folder: Path) -> list[str]:
+        """Worker `number`, run by this interpreter; it writes its status to `status_folder`."""
         command = [sys.executable, "-m", "sfd_stream.cli", "run", "--worker-number", str(number)]
-        command += ["--http-socket", str(http_socket)]
+        command += ["--status-folder", str(status_folder)]
         command += ["--until-end"] if self.until_end else []
         command += [] if self.config is None else ["--config", str(self.config)]
         # Each has its share of the container's memory, as the supervisor has worked out; never less than one buffer.
@@ -48,13 +48,19 @@ def supervise(settings: Settings, arguments: Arguments, workers: int) -> int:
     from sfd_stream.cli.commands.run import stop_on_signals
     from sfd_stream.observe.logs import get_logger
     from sfd_stream.processes.restarts import RESTARTS, Crew
-    from sfd_stream.processes.supervisor import Supervisor, spawn
+    from sfd_stream.processes.status_files import remove
+    from sfd_stream.processes.supervisor import Child, Supervisor, spawn
 
     crew = Crew(workers, until_end=arguments.until_end, backoff=RESTARTS, jitter=lambda: random.uniform(0.5, 1))
-    with _watched(settings, workers) as sockets:
+    with _served(settings, workers) as folders:
+
+        def start(number: int) -> Child:
+            remove(folders[str(number)])
+            return spawn(arguments.command(settings, number, folders[str(number)]))
+
         supervisor = Supervisor(
             crew,
-            lambda number: spawn(arguments.command(settings, number, sockets[str(number)])),
+            start,
             get_logger(),
             clock=time.monotonic,
             pause=time.sleep,
@@ -65,25 +71,23 @@ def supervise(settings: Settings, arguments: Arguments, workers: int) -> int:
 
 
 @contextmanager
-def _watched(settings: Settings, workers: int) -> Iterator[dict[str, Path]]:
-    """One port for all; each worker answers at a socket in a folder of our own."""
+def _served(settings: Settings, workers: int) -> Iterator[dict[str, Path]]:
+    """One port for all workers. Each writes its status to a folder of its own, which only this user may enter."""
     from sfd_stream.observe.logs import get_logger
     from sfd_stream.observe.server import Port, listening
-    from sfd_stream.processes.port import Gathering
+    from sfd_stream.processes.status_files import WorkerStatuses
 
     listener = listening(settings.http.host, settings.http.port)
     with tempfile.TemporaryDirectory(prefix="sfd-stream-") as folder:
-        sockets = {str(number): Path(folder, str(number)) for number in range(1, workers + 1)}
+        folders = {str(number): Path(folder, str(number)) for number in range(1, workers + 1)}
         labels = {"group": settings.group, "topic": settings.input.topic}
-        gathering = Gathering(sockets, labels, settings.http.stuck_after_s, time.monotonic)
-        port = Port(listener, gathering.routes())
+        port = Port(listener, WorkerStatuses(folders, labels, settings.http.stuck_after_s, time.monotonic).routes())
         port.start()
         get_logger().info("watch it", url=port.address)
         try:
-            yield sockets
+            yield folders
         finally:
             port.close()
-            gathering.close()
 
 
 def end_with_supervisor(settings: Settings) -> None:

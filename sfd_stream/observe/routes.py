@@ -74,10 +74,12 @@ def service_routes(watch: Serving, stuck_after_s: float) -> Mapping[str, Route]:
 
 
 def health_of(idle_s: float, stuck_after_s: float) -> Response:
-    """Alive is a loop that turns. A broker or a store that is away is no reason: a restart would not bring it back."""
-    if idle_s > stuck_after_s:
-        return Response.text(503, f"the loop has not turned for {idle_s:.0f} s")
-    return Response.text(200, "ok")
+    """Fails if the loop does not turn. An unavailable broker or store is no failure: a restart would not help."""
+    return Response.text(503, stuck_words(idle_s)) if idle_s > stuck_after_s else Response.text(200, "ok")
+
+
+def stuck_words(idle_s: float) -> str:
+    return f"the loop has not turned for {idle_s:.0f} s"
 
 
 def ready_of(*, ready: bool, doing: str) -> Response:

@@ -18,7 +18,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from ipaddress import ip_address
-from pathlib import Path
 from typing import NamedTuple
 
 import h11
@@ -108,23 +107,13 @@ def _refusal(host: str, port: int, error: OSError) -> SettingsError:
     return SettingsError(f"http.port {port} of {host} can't be had ({error.strerror}): set another host or port")
 
 
-def listening_unix(path: Path) -> socket.socket:
-    """For a worker whose supervisor answers for it."""
-    path.unlink(missing_ok=True)  # left by one that was killed
-    found = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    found.bind(str(path))
-    found.listen(64)
-    return found
-
-
 class Port:
     """`start`, then it answers until `close`. Neither waits for anybody who is connected."""
 
     def __init__(self, listener: socket.socket, routes: Mapping[str, Route]) -> None:
-        name = listener.getsockname()  # of a Unix socket it is a path
-        self.host, self.number = name[:2] if isinstance(name, tuple) else (name, 0)
+        self.host, self.number = listener.getsockname()[:2]
         self._listener = listener
-        self._loopback = isinstance(name, tuple) and ip_address(self.host).is_loopback
+        self._loopback = ip_address(self.host).is_loopback
         self._routes = routes
         self._loop = asyncio.new_event_loop()
         self._over = asyncio.Event()

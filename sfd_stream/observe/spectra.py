@@ -40,9 +40,6 @@ DRIFT_K = 5
 MERGE_BYTES_MAX = 64 * 2**20
 """Sketches larger than this together are not merged for the page; `sfd-stream merge` does that."""
 
-NOT_YET = "not every partition was looked at yet"
-TOO_LARGE = "the sketches are too large to be merged for the page; sfd-stream merge does that"
-
 
 @dataclass(frozen=True, eq=False)
 class Names:
@@ -85,15 +82,6 @@ class Look:
     names: Names
 
 
-@dataclass(frozen=True, eq=False)
-class Whole:
-    """The merged sketch of some partitions."""
-
-    sketch: Sketch
-    names: Names
-    partitions: tuple[int, ...]
-
-
 class Top(NamedTuple):
     """The first directions of a sketch, to measure drift by."""
 
@@ -132,8 +120,6 @@ class Looker:
         drift_every_s: float | None = None,
     ) -> None:
         self.merged: SpectrumStatus | None = None
-        self.whole: Whole | str = NOT_YET
-        """The sketch that `merged` shows, or why there is none."""
         self._compute = compute
         self._clock = clock
         self._wall_clock = wall_clock
@@ -255,30 +241,17 @@ class Looker:
         self._rest(began_s, assigned)
 
     def _unite(self, assigned: tuple[int, ...]) -> None:
-        whole = self._merge(assigned)
-        shown = None if isinstance(whole, str) else spectrum_of(whole.sketch, whole.names, self._wall_clock())
-        self.whole, self.merged, self._united = whole, shown, frozenset(assigned)
-
-    def _merge(self, assigned: tuple[int, ...]) -> Whole | str:
-        """Only if every assigned partition was looked at and is small enough to be kept."""
-        parts = []
-        for partition in assigned:
-            look = self._looks.get(partition)
-            if look is None:
-                return NOT_YET
-            if look.sketch is None:
-                return TOO_LARGE
-            parts.append(Whole(look.sketch, look.names, (partition,)))
-        return merged_of(parts) if parts else NOT_YET
+        looks = [self._looks.get(partition) for partition in assigned]
+        kept = [(look.sketch, look.names) for look in looks if look is not None and look.sketch is not None]
+        whole = bool(assigned) and len(kept) == len(assigned)  # every partition sampled, and small enough to be kept
+        self.merged, self._united = _merged(kept, self._wall_clock()) if whole else None, frozenset(assigned)
 
 
-def merged_of(parts: Sequence[Whole]) -> Whole:
-    d = max(part.sketch.d for part in parts)
-    merged = Sketch.merge_all(part.sketch.padded(d) if part.sketch.d < d else part.sketch for part in parts)
-    names = ChainMap(*(cast("dict[int, str]", part.names.by_column) for part in parts))  # only read
-    return Whole(
-        merged, Names(names, parts[0].names.seed), tuple(partition for part in parts for partition in part.partitions)
-    )
+def _merged(parts: Sequence[tuple[Sketch, Names]], at_s: float) -> SpectrumStatus:
+    d = max(sketch.d for sketch, _ in parts)
+    merged = Sketch.merge_all(sketch.padded(d) if sketch.d < d else sketch for sketch, _ in parts)
+    names = ChainMap(*(cast("dict[int, str]", each.by_column) for _, each in parts))  # only read
+    return spectrum_of(merged, Names(names, parts[0][1].seed), at_s)
 
 
 def spectrum_of(sketch: Sketch, names: Names, at_s: float) -> SpectrumStatus:

@@ -143,13 +143,13 @@ class Status:
     kafka: KafkaStatistics = field(default_factory=KafkaStatistics)
 
 
-def as_json(statuses: Sequence[Status], idle_s: Sequence[float], memory_bytes: int) -> bytes:
-    """`/status.json` of one process: what each worker said last, and how long ago its loop turned."""
+def as_json(statuses: Sequence[Status], idle_s: Sequence[float], memory_bytes: int, **more: float) -> bytes:
+    """`/status.json` of one process: the last status of each worker, and how long ago its loop turned."""
     workers = [
         {**vars(status), "loop_idle_s": round(idle, 3), "resident_memory_bytes": memory_bytes}
         for status, idle in zip(statuses, idle_s, strict=True)
     ]
-    return json.dumps({"schema": SCHEMA, "workers": workers}, default=_plain, separators=(",", ":")).encode()
+    return json.dumps({"schema": SCHEMA, "workers": workers, **more}, default=_plain, separators=(",", ":")).encode()
 
 
 def rounded(value: float) -> float:

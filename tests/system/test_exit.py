@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import random
 import signal
@@ -19,8 +18,6 @@ import structlog
 from sfd_stream import merge
 from sfd_stream.merge import MergePlan, Merger
 from sfd_stream.observe.merge_status import MergeWatch
-from sfd_stream.processes import spectrum
-from sfd_stream.processes.spectrum import Merging
 from sfd_stream.state.partition import PartitionState
 from sfd_stream.threads import Computing, DaemonExecutor
 from sfd_stream.worker import checkpoint_chain
@@ -110,28 +107,6 @@ def test_after_the_end_nothing_begins_to_compute() -> None:
     computing.close()
     with pytest.raises(BaseException, match="ended"), computing():
         pytest.fail("it computes")
-
-
-def test_a_merge_for_the_page_is_finished_before_the_supervisor_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    slow = Slow()
-    monkeypatch.setattr(spectrum, "_spectrum", slow)
-
-    async def ask() -> dict[str, tuple[int, bytes]]:
-        return {}
-
-    merges = Merging(ask, time.monotonic)
-    part = {"spectrum": {"rows": 1, "ell": 1, "d": 1}}
-    workers = [{"worker": name, "partitions": [part], "at_s": 0.0} for name in "ab"]
-
-    async def go() -> None:
-        merges.consider(workers)
-        await asyncio.to_thread(slow.running.wait, 30)
-        assert merges._task is not None
-        merges._task.cancel()
-
-    asyncio.run(go())
-    merges.close()
-    assert slow.finished == 1
 
 
 class Parts:

@@ -37,7 +37,7 @@ def run(
     ] = 1,
     as_json: JsonOption = False,
     worker_number: Annotated[int | None, typer.Option("--worker-number", min=1, hidden=True)] = None,
-    http_socket: Annotated[Path | None, typer.Option("--http-socket", hidden=True)] = None,
+    status_folder: Annotated[Path | None, typer.Option("--status-folder", hidden=True)] = None,
 ) -> None:
     """Run a worker: join the consumer group, sketch the topic's rows, write checkpoints, publish snapshots.
 
@@ -62,7 +62,7 @@ def run(
         return
     labels = {} if worker_number is None else {"worker": worker_number}
     began = time.monotonic()
-    shown = {"worker_name": str(worker_number or 1), "http_socket": http_socket}
+    shown = {"worker_name": str(worker_number or 1), "status_folder": status_folder}
     worker = _run_one(settings, labels, until_end=until_end, bar=worker_number is None, **shown)
     if until_end and worker_number is None:
         rows_per_s = worker.progress.rows / max(time.monotonic() - began, 1e-9)
@@ -118,21 +118,19 @@ def work(
     until_end: bool,
     watch: "Callable[[Worker], None] | None" = None,
     on_end: "Callable[[Worker], None]" = lambda _: None,
-    http_socket: "Path | None" = None,
+    status_folder: "Path | None" = None,
     **hooks: Any,
 ) -> "Worker":
     """Run one worker to its end, in this process, on its share of the machine."""
     from threadpoolctl import threadpool_limits
 
-    from sfd_stream.cli.build import listener_of, watched, worker_of
+    from sfd_stream.cli.build import observed, worker_of
 
-    listener = listener_of(settings, http_socket)
+    observe = observed(settings, status_folder)
     with threadpool_limits(settings.worker.blas_threads):
         worker, _ = worker_of(settings, until_end=until_end, **hooks)
         stop_on_signals(worker.stop, worker.log)
-        with watched(settings, worker, listener) as port:
-            if http_socket is None:
-                worker.log.info("watch it", url=port.address)
+        with observe(worker):
             try:
                 worker.run(lambda: watch(worker) if watch is not None else None)
             finally:

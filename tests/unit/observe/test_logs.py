@@ -61,7 +61,9 @@ def refuse_login(password: str) -> NoReturn:
 
 
 def lines(stream: io.StringIO) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in stream.getvalue().splitlines()]
+    """What the test logged. A Kafka client of an earlier test may still log that its broker is gone: left out."""
+    every = [json.loads(line) for line in stream.getvalue().splitlines()]
+    return [line for line in every if line.get("logger") != "sfd_stream.kafka"]
 
 
 def test_lines_are_json_when_not_on_a_terminal_and_text_on_one() -> None:

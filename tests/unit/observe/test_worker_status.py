@@ -21,13 +21,9 @@ from sfd_stream.observe.spectra import (
     VALUES_MAX,
     Looker,
     Shot,
-    Whole,
-    spectrum_of,
 )
 from sfd_stream.observe.status import as_json
 from sfd_stream.observe.worker_status import MOMENTS, NEWEST_LETTERS
-from sfd_stream.processes.spectrum import decode as decode_whole
-from sfd_stream.processes.spectrum import encode as encode_whole
 from sfd_stream.sketch.builder import Parameters
 from sfd_stream.sketch.drift import mean_squared_sine
 from sfd_stream.sketch.sketch import Sketch
@@ -435,9 +431,8 @@ def test_hashed_columns_are_shown_with_the_signs_of_the_data(seed: int) -> None:
     for one, other in zip(shown, read, strict=True):
         assert one == pytest.approx(other, rel=1e-3)
     assert all(weight > 0 for name, weight in shown[0].items() if name and len(name) < 20)
-    assert isinstance(looker.whole, Whole)
-    beyond = decode_whole(encode_whole(looker.whole))  # as a supervisor has it
-    assert spectrum_of(beyond.sketch, beyond.names, 0.0).directions == directions
+    assert looker.merged is not None
+    assert looker.merged.directions == directions, "the merge of one partition"
 
 
 def test_a_snapshot_that_is_withdrawn_while_a_look_at_it_begins_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
