@@ -6,7 +6,7 @@ import socket
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,10 +27,10 @@ from sfd_stream.kafka.transactional_producer import TransactionalSink
 from sfd_stream.observe.logs import Log, get_logger
 from sfd_stream.observe.registry import Meter
 from sfd_stream.observe.routes import routes_of
-from sfd_stream.observe.server import Port, listening, listening_unix
+from sfd_stream.observe.server import Port, listening
 from sfd_stream.observe.spectra import Compute, Looker
 from sfd_stream.observe.worker_status import Identity, Watch
-from sfd_stream.processes.spectrum import routes_within
+from sfd_stream.processes.status_files import written
 from sfd_stream.reader.newest import Epochs
 from sfd_stream.sketch.builder import Parameters
 from sfd_stream.sketch.verify import topic_share
@@ -130,7 +130,7 @@ def worker_of(
     )
     plain = settings.snapshot.topic is not None and settings.snapshot.delivery == "idempotent"
     sink = Sink(_producer_settings(settings), hooks=hooks_of(settings)) if given.topic is not None or plain else None
-    output = OutputEpochs(lambda: output_epochs(settings), runtime, log)
+    output = OutputEpochs(lambda: output_epochs(settings), runtime, log, plan.checkpoint.give_up_s)
     questions, partitions = Questions(plan, runtime, source, output), Partitions(plan)
     worker = Worker(
         plan,
@@ -244,7 +244,10 @@ def letters_for(settings: Settings, sink: Sink | None) -> Callable[[str | None],
     topic, source_topic = settings.dead_letters.topic, settings.input.topic
     if topic is None or sink is None:
         return None
-    return lambda topic_id: DeadLetters(sink, topic, source_topic=source_topic, source_topic_id=topic_id)
+    give_up_s = settings.checkpoint.give_up_s
+    return lambda topic_id: DeadLetters(
+        sink, topic, source_topic=source_topic, source_topic_id=topic_id, give_up_s=give_up_s
+    )
 
 
 DRIFT_EVERY_S = 60.0
@@ -282,19 +285,21 @@ def listener_beside(http: HttpSettings, *, own_port: bool) -> socket.socket:
         return listening(http.host, 0)
 
 
-def listener_of(settings: Settings, socket_path: Path | None) -> socket.socket:
-    """The port, or a socket for the supervisor to ask, had before anything else begins."""
-    http = settings.http
-    return listening(http.host, http.port) if socket_path is None else listening_unix(socket_path)
-
-
 @contextmanager
-def watched(settings: Settings, worker: Worker, listener: socket.socket) -> Iterator[Port]:
-    """Serves the status of the worker until it ends."""
-    within = routes_within(worker.watch) if listener.family == socket.AF_UNIX else {}
-    port = Port(listener, {**routes_of(worker.watch, settings.http.stuck_after_s), **within})
+def watched(settings: Settings, worker: Worker, listener: socket.socket) -> Iterator[None]:
+    """Serves the status of the worker on the port until it ends."""
+    port = Port(listener, routes_of(worker.watch, settings.http.stuck_after_s))
     port.start()
+    worker.log.info("watch it", url=port.address)
     try:
-        yield port
+        yield
     finally:
         port.close()
+
+
+def observed(settings: Settings, status_folder: Path | None) -> Callable[[Worker], AbstractContextManager[None]]:
+    """Serves the status of a worker on the port, which is opened at once, or writes it to files for a supervisor."""
+    if status_folder is not None:
+        return lambda worker: written(status_folder, worker.watch, time.monotonic, worker.log)
+    listener = listening(settings.http.host, settings.http.port)
+    return lambda worker: watched(settings, worker, listener)

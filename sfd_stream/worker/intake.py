@@ -79,7 +79,7 @@ class Intake:
     def acknowledged(self, partition: int, next_offset: int) -> Job[None]:
         """Waits until every bad message below the offset is acknowledged by the dead-letter topic."""
         while self.letters is not None and not self.letters.acknowledged(partition, next_offset):
-            yield Wait("dead letters")
+            yield Wait("dead letters", failure=self.letters.failure)
 
     def forget(self, partition: int) -> None:
         """At release: the next owner reads the same records again."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal, TypeVar
 
 from sfd_stream.errors import BrokerRefusedError, BrokerUnavailableError, SfdError
@@ -23,6 +24,7 @@ T = TypeVar("T")
 QUESTION_S = 5.0
 """Time limit of one question to the broker: a loaded one may need seconds. A question without an answer is repeated."""
 
+UNREADABLE = "output topic could not be read before claiming: after a restore readers may keep older snapshots"
 OVERDUE_S = 60.0
 """A call into the client that takes longer than this will not return (`list_topics` did so once)."""
 
@@ -31,13 +33,13 @@ OVERDUE_S = 60.0
 class OutputEpochs:
     """The highest epoch that the output topic has for each partition: an owner's must be above it [P].
 
-    To know it of one partition the whole topic is read, so all partitions that were assigned together share one
-    reading.
+    The whole topic is read for it, so that partitions which were assigned together share one reading.
     """
 
     read: Callable[[], Mapping[int, int]]
     runtime: Runtime
     log: Log
+    give_up_s: float
     _reading: Future[Mapping[int, int]] | None = None
     _read_s: float = 0.0
     _logged: Future[Mapping[int, int]] | None = None
@@ -45,27 +47,38 @@ class OutputEpochs:
     def of(self, partition: int, since_s: float, *, needed: bool = True) -> Job[int | None]:
         """As of some moment after `since_s`, when the partition was assigned.
 
-        A topic that can't be read is asked again only where the answer is `needed`, and raised there. Else there is no
-        answer: the owner's own epoch is right unless the store was restored from a backup.
+        A topic that can't be read is asked again for `give_up_s` where the answer is `needed`. Else there is no answer:
+        the owner's own epoch is right unless the store was restored from a backup.
         """
-        reading = self._reading
-        if reading is None or self._read_s < since_s or (needed and reading.done() and reading.exception()):
-            reading = self._reading = self.runtime.io.submit(self.read)
-            self._read_s = self.runtime.clock()
         try:
-            found = yield from answer("output topic", reading)
-        except (SfdError, TimeoutError) as error:
+            asking = partial(self._ask, since_s, needed)
+            found: Mapping[int, int] = yield from repeated(self.runtime, self.give_up_s if needed else 0.0, asking)
+        except SfdError as error:
             if needed:
                 raise
-            if self._logged is not reading:
-                self._logged = reading
-                self.log.warning(
-                    "output topic could not be read before claiming: if the checkpoint store was restored from a"
-                    " backup, readers may keep older snapshots until the next restart",
-                    reason=str(error),
-                )
+            if self._logged is not self._reading:
+                self._logged = self._reading
+                self.log.warning(UNREADABLE, reason=str(error))
             return None
         return found.get(partition)
+
+    def _ask(self, since_s: float, again: bool) -> Wait:
+        last = self._reading
+        if last is None or self._read_s < since_s or (again and last.done() and last.exception()):
+            self._reading, self._read_s = self.runtime.io.submit(self.read), self.runtime.clock()
+        return Wait("output topic", self._reading)
+
+
+def repeated(runtime: Runtime, give_up_s: float, ask: Callable[[], Wait]) -> Job[Any]:
+    """Asks until there is an answer or `give_up_s` has passed."""
+    since_s, failure = runtime.clock(), ""
+    while True:
+        try:
+            return (yield replace(ask(), since_s=since_s, failure=failure))
+        except (TimeoutError, BrokerUnavailableError) as error:
+            failure = str(error)
+            if runtime.clock() - since_s >= give_up_s:
+                raise BrokerRefusedError(f"{error}, and not for {give_up_s:g} s; {CHECK_IT}") from None
 
 
 @dataclass(eq=False)
@@ -87,17 +100,8 @@ class Questions:
 
     def patiently(self, what: str, question: Callable[[float], T]) -> Job[T]:
         """Repeats a question until it is answered or `give_up_s` has passed."""
-        since_s, failure, give_up_s = self.runtime.clock(), "", self.plan.checkpoint.give_up_s
-        while True:
-            asking = self.runtime.io.submit(question, QUESTION_S)
-            try:
-                found: T = yield Wait(what, asking, OVERDUE_S, since_s=since_s, failure=failure)
-            except (TimeoutError, BrokerUnavailableError) as error:
-                failure = str(error)
-                if self.runtime.clock() - since_s >= give_up_s:
-                    raise BrokerRefusedError(f"{error}, and not for {give_up_s:g} s; {CHECK_IT}") from None
-            else:
-                return found
+        ask = lambda: Wait(what, self.runtime.io.submit(question, QUESTION_S), OVERDUE_S)  # noqa: E731
+        return repeated(self.runtime, self.plan.checkpoint.give_up_s, ask)
 
     # For claims and checkpoints
 
@@ -117,26 +121,22 @@ class Questions:
 
     def answer(self, partition: int, since_s: float, question: Question) -> Job[Any]:
         """What a claim's procedure asks. `since_s`: when the partition was assigned."""
-        source = self.source
         match question:
             case AskLog(again):
                 if again:
                     yield Wait("AskLog", for_s=delay_s(DISBELIEVED, self.runtime.jitter()))
-                found = yield from self.patiently("AskLog", lambda timeout_s: source.watermarks(partition, timeout_s))
-                return LogFacts(*found)
+                ask = partial(self.source.watermarks, partition)
+                return LogFacts(*(yield from self.patiently("AskLog", ask)))
             case AskCommitted():
                 committed = yield from self.committed(partition)
                 return None if committed is None else committed.offset
             case AskOutputEpoch(needed):
-                if self.output_epochs is None:
-                    return None
-                return (yield from self.output_epochs.of(partition, since_s, needed=needed))
+                epochs = self.output_epochs
+                return None if epochs is None else (yield from epochs.of(partition, since_s, needed=needed))
 
     def committed(self, partition: int) -> Job[Any]:
         """A Committed or None. It takes as long as a transaction on the partition is open."""
-        source = self.source
-        found = yield from self.patiently("AskCommitted", lambda timeout_s: source.committed([partition], timeout_s))
-        return found[partition]
+        return (yield from self.patiently("AskCommitted", partial(self.source.committed, [partition])))[partition]
 
     def ask_topic(self, *, count: bool) -> Future[str | None]:
         """The topic's id as of now, asked while the state is being frozen; with `count`, its partitions are counted."""

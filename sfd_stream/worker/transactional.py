@@ -50,11 +50,10 @@ class Transactional(Delivery):
     def __post_init__(self) -> None:
         self._waiting: list[_Parcel] = []
         self._open: Future[None] | None = None
+        self._carried: set[int] = set()  # the partitions of the transaction that was begun last
 
     def deliver(self, owned: OwnedPartition, snapshot: bytes | None = None, *, again: bool = False) -> Job[None]:
-        """The newest manifest's offset, and with it the snapshot that is due and not visible. If it fails, it stays
-        pending.
-        """
+        """The newest manifest's offset, with the snapshot that is due and not visible. What fails stays pending."""
         del again  # the same: what is not delivered is delivered
         reason, too_large = "the group has not answered", False
         for pause_s in PAUSES_S:
@@ -96,6 +95,9 @@ class Transactional(Delivery):
 
     def _settle(self, owned: OwnedPartition) -> Job[None]:
         """What is visible, by the committed id; asked until no transaction is open on it any more."""
+        # A transaction of a cancelled job may not have reached the broker yet, which then knows nothing of it.
+        if self._open is not None and owned.number in self._carried:
+            yield from answer("last transaction", self._open)
         manifest = owned.chain.newest
         found: Committed | None = yield from self.questions.committed(owned.number)
         visible = None if found is None else state_id_in(found.metadata)
@@ -133,6 +135,7 @@ class Transactional(Delivery):
         first = self._waiting[0].membership
         together = [parcel for parcel in self._waiting if parcel.membership == first]
         self._waiting = [parcel for parcel in self._waiting if parcel.membership != first]
+        self._carried = {parcel.offset.partition for parcel in together}
         self._open = self.runtime.transactions.submit(self._go, together)
         self._open.add_done_callback(self.runtime.wake)
 

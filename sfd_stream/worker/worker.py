@@ -25,7 +25,7 @@ from sfd_stream.observe.worker_status import Watch
 from sfd_stream.state.manifest import Binding
 from sfd_stream.state.partition import Frozen, PartitionState, sketch_of
 from sfd_stream.state.policy import CheckpointPolicy
-from sfd_stream.tools.sizing import too_wide
+from sfd_stream.tools.sizing import LESS_MEMORY_WHILE_RUNNING, too_wide
 from sfd_stream.worker.checkpoint_chain import CheckpointChain
 from sfd_stream.worker.delivery import Delivery
 from sfd_stream.worker.intake import Intake
@@ -137,12 +137,8 @@ class Worker:
 
     def _refuse_too_wide(self, owned: OwnedPartition, d: int) -> None:
         """Before anything is allocated for columns that the memory has no room for."""
-        reason = too_wide(self.plan.shape(owned.number), d, self.plan.worker.memory_max_bytes)
-        if reason is not None:
-            raise RefusedStateError(
-                f"{owned.chain.where} has grown: {reason}; raise worker.memory_max_bytes, or lower sketch.ell, or"
-                " lower input.d_max below the columns of such rows, which makes them bad messages"
-            )
+        if reason := too_wide(self.plan.shape(owned.number), d, self.plan.worker.memory_max_bytes):
+            raise RefusedStateError(f"{owned.chain.where} has grown: {reason}; {LESS_MEMORY_WHILE_RUNNING}")
 
     def _serve(self) -> None:
         """Brings in what jobs wait for: delivery reports, commit results, transactions."""
@@ -157,12 +153,7 @@ class Worker:
         for owned in self.partitions:
             if owned.schemas_awaited and not self.intake.decoder.is_missing(owned.schemas_awaited):
                 owned.schemas_awaited = frozenset()
-        wanted = {owned.number for owned in self.partitions if stalled or owned.is_paused}
-        paused = self.source.paused
-        if wanted - paused:
-            self.source.pause(wanted - paused)
-        if paused - wanted:
-            self.source.resume(paused - wanted)
+        self.source.pause_only({owned.number for owned in self.partitions if stalled or owned.is_paused})
 
     # The order: durable first, everything else follows from the manifest
 

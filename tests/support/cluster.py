@@ -173,7 +173,8 @@ class Cluster:
 
 
 def _node(number: int) -> dict[str, Any]:
-    name, room = f"node-{number}", {"cpu": "16", "memory": "64Gi", "pods": "110"}
+    name = f"node-{number}"
+    room = {"cpu": "16", "memory": "64Gi", "pods": "110", "ephemeral-storage": "100Gi"}  # as every kubelet reports
     labels = {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "topology.kubernetes.io/zone": f"z{number}"}
     return {
         "apiVersion": "v1",

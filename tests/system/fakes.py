@@ -143,6 +143,9 @@ class FakeSource:
     def resume(self, partitions: Collection[int]) -> None:
         self.paused -= set(partitions)
 
+    def pause_only(self, wanted: Collection[int]) -> None:
+        self.paused = set(wanted)
+
     def rejoin(self) -> None:
         self.rejoins += 1
         self.events.append(lambda: self.revoke(self.assigned))

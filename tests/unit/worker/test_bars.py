@@ -16,7 +16,7 @@ FOLDER = Path(__file__).parents[3] / "sfd_stream" / "worker"
 FILES = sorted(path for path in FOLDER.glob("*.py") if path.name != "__init__.py")
 PURE = [path for path in FILES if path.name != "runtime.py"]
 FORBIDDEN = {"threading", "queue", "time", "random", "uuid", "asyncio", "multiprocessing", "os", "socket"}
-FIELDS_MAX, FILES_MAX, LINES_MAX = 12, 13, 1_955
+FIELDS_MAX, FILES_MAX, LINES_MAX = 12, 13, 1_950
 GROUPS_MAX, GROUP_FILES_MAX = 60, 25
 
 

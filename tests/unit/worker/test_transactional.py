@@ -254,6 +254,36 @@ def test_a_partition_released_meanwhile_is_not_tried_again(*, sent: bool) -> Non
     assert sink.tried == [1, 1], "the refusal, then the other one"
 
 
+def test_a_cancelled_transaction_is_awaited_before_the_broker_is_asked_what_is_visible() -> None:
+    """Before it has reached the broker, the committed id says nothing of it: it was published twice (seed 70231)."""
+    runtime, begun, gate = Runtime(None), threading.Event(), threading.Event()  # type: ignore[arg-type]
+    group, sink = FakeGroup(), FakeSink()
+    delivery, jobs, owned = delivery_of(group, sink, runtime), Jobs[Any](runtime), owned_of(manifest(5, due=5))
+
+    def hold() -> None:
+        begun.set()
+        gate.wait(10)
+        group.found = committed(5)
+
+    sink.before = hold
+    jobs.start(owned, "publication", delivery.deliver(owned))
+    while not begun.is_set():
+        jobs.advance()
+        runtime.wait(0.005)
+    jobs.cancel(owned)
+    owned.chain.manifest = manifest(6, due=5)
+    jobs.start(owned, "checkpoint", delivery.deliver(owned))
+    for _ in range(20):
+        jobs.advance()
+        runtime.wait(0.005)
+    gate.set()
+    while jobs:
+        assert all(finished.error is None for finished in jobs.advance())
+        delivery.serve()
+        runtime.wait(0.005)
+    assert [(offsets[0].offset, len(messages)) for offsets, messages in sink.taken] == [(50, 1), (60, 0)]
+
+
 def test_a_broker_that_refuses_for_good_is_told_to_the_worker() -> None:
     sink = FakeSink(BrokerRefusedError("no right to the transactional id"))
     with pytest.raises(BrokerRefusedError, match="no right"):

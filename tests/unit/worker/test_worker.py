@@ -195,7 +195,7 @@ def test_rows_too_large_to_be_added_up_are_refused_with_the_repair_and_cost_no_o
 def test_a_checkpoint_due_right_after_a_failed_batch_writes_nothing() -> None:
     worker, _, _ = worker_on({0: rows(40)}, until_end=False)
     worker.open()
-    turn_until(worker, lambda: worker.progress.rows == 40 and worker.sketch.idle)
+    turn_until(worker, lambda: worker.progress.rows == 40 and worker.sketch.idle and not worker.jobs)
     state = live(worker, 0)
     state._whole = False  # as a batch leaves it that failed in the middle
     before = newest(worker)
