@@ -153,16 +153,20 @@ def _print_coverage(coverage: Counter[tuple[str, str]]) -> None:
 
 
 def _mutations(source: Path, first: int, seeds: int, only: str | None) -> int:
+    """The table of docs/reliability.md."""
     missed = 0
+    print("| mutation | aim | seeds until caught | law that it broke |\n|---|---|---|---|", flush=True)
     for name, mutation in MUTATIONS.items():
         if only is not None and only not in name:
             continue
         found = until_caught(mutation, source, first, max(seeds, mutation.seeds))
         if found is None:
-            missed += 1
-            print(f"{name:50} not caught within {max(seeds, mutation.seeds)} seeds", flush=True)
+            missed += not mutation.harmless
+            words = f"not caught within {max(seeds, mutation.seeds)} | {'harmless by itself' * mutation.harmless}"
         else:
-            print(f"{name:50} {found.seed - first + 1:5}  {found.violation}", flush=True)
+            assert found.violation is not None
+            words = f"{found.seed - first + 1} | {found.violation.law}"
+        print(f"| {name} | {mutation.aim or ''} | {words} |", flush=True)
     return 1 if missed else 0
 
 

@@ -104,6 +104,23 @@ def memberships(scenario: Scenario) -> Scenario:
     return replace(made, silent_losses=1.0, protocol=rng.choice(("cooperative", "eager")), flaky=0.0)
 
 
+def wakes(scenario: Scenario) -> Scenario:
+    """A claim that goes on after its worker was removed from the group without notice: it fences the next owner, which
+    is the group's member for that partition, and nothing else happens afterwards.
+    """
+    rng = random.Random(f"wakes {scenario.seed}")
+    begin_s, first = round(rng.uniform(4.0, 20.0), 1), rng.randrange(2)
+    where = rng.choice(("before-List", "after-List", "after-GetMany", "before-CreateIfAbsent"))
+    faults = [
+        Fault(begin_s, "expel", first),
+        Fault(begin_s + 0.1, "stall", 1 - first, rng.choice((1.0, 2.0, 4.0)), where),
+        Fault(begin_s + 0.1, "expel", 1 - first, 0.0, where),
+    ]
+    batches = tuple(Batch(at_s / 2, 0, "rrr") for at_s in range(2, 64))
+    made = replace(_busy(scenario, rng, faults), partitions=1, batches=batches, session_s=45.0, silent_losses=1.0)
+    return replace(made, protocol="cooperative", flaky=0.0)
+
+
 def letters(scenario: Scenario) -> Scenario:
     """Dead letters whose topic has no leader for longer than a message may wait."""
     rng = random.Random(f"letters {scenario.seed}")
@@ -226,6 +243,7 @@ AIMS: dict[str, Callable[[Scenario], Scenario]] = {
     "claims": claims,
     "slots": slots,
     "memberships": memberships,
+    "wakes": wakes,
     "letters": letters,
     "transactions": transactions,
     "commits": commits,

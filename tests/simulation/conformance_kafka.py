@@ -132,6 +132,35 @@ def a_new_group_keeps_the_id_of_a_member_that_leaves_and_joins_again(kit: Kit) -
     return seen
 
 
+def a_new_group_refuses_a_removed_member_until_it_polls(kit: Kit) -> list[Any]:
+    return _refused_until_it_polls(kit, Member(kit, kit.create_topic(4), **NEW))
+
+
+def _refused_until_it_polls(kit: Kit, member: Member) -> list[Any]:
+    """Whether a member that was removed, and has not read its loss yet, can still commit in a transaction: under its
+    own id never, for the client joins again only after its loss was read.
+    """
+    kit.until([member.consumer], lambda: len(member.owned) == 4)
+    first, producer = member.consumer.memberid(), _transactional(kit, f"{kit.group}-e")
+    kit.remove_member(kit.group, first)
+    where, refused = [TopicPartition(member.topic, 0, 2, "state 1 2")], []
+    for _ in range(8):
+        kit.sleep(1.0)
+        metadata = member.consumer.consumer_group_metadata()
+        generation = int.from_bytes(metadata[7:11], "little", signed=True)
+        if generation < 0 or member.consumer.memberid() != first:
+            refused.append(True)  # `Source.membership` gives None
+            continue
+        producer.begin_transaction()
+        refused.append(code_of(lambda m=metadata: producer.send_offsets_to_transaction(where, m, 30)) is not None)
+        producer.abort_transaction(30)
+    seen = [all(refused), [kind for kind, _ in member.events]]
+    kit.until([member.consumer], lambda: len(member.events) > 2)
+    seen.append([kind for kind, _ in member.events])
+    member.consumer.close()
+    return seen
+
+
 def _removed(kit: Kit, member: Member) -> list[Any]:
     kit.until([member.consumer], lambda: len(member.owned) == 4)
     kit.remove_member(kit.group, member.consumer.memberid())
@@ -146,6 +175,7 @@ NEW_PROTOCOL: tuple[Callable[[Kit], list[Any]], ...] = (
     a_new_group_gives_half_to_a_second_member,
     a_new_group_keeps_the_id_of_a_member_that_is_removed,
     a_new_group_keeps_the_id_of_a_member_that_leaves_and_joins_again,
+    a_new_group_refuses_a_removed_member_until_it_polls,
 )
 
 
@@ -193,7 +223,12 @@ class EagerMember(Member):
         consumer.unassign()
 
 
+def an_eager_group_refuses_a_removed_member_until_it_polls(kit: Kit) -> list[Any]:
+    return _refused_until_it_polls(kit, EagerMember(kit, kit.create_topic(4)))
+
+
 EAGER_GROUPS: tuple[Callable[[Kit], list[Any]], ...] = (
+    an_eager_group_refuses_a_removed_member_until_it_polls,
     a_member_that_is_removed_while_it_joins_joins_again,
     a_member_that_is_removed_gets_another_id,
 )
@@ -203,4 +238,11 @@ def a_cooperative_member_that_is_removed_gets_another_id(kit: Kit) -> list[Any]:
     return _removed(kit, Member(kit, kit.create_topic(4)))
 
 
-CLASSIC: tuple[Callable[[Kit], list[Any]], ...] = (a_cooperative_member_that_is_removed_gets_another_id,)
+def a_cooperative_group_refuses_a_removed_member_until_it_polls(kit: Kit) -> list[Any]:
+    return _refused_until_it_polls(kit, Member(kit, kit.create_topic(4)))
+
+
+CLASSIC: tuple[Callable[[Kit], list[Any]], ...] = (
+    a_cooperative_member_that_is_removed_gets_another_id,
+    a_cooperative_group_refuses_a_removed_member_until_it_polls,
+)

@@ -247,11 +247,17 @@ class Judge:
         found = 0
         for partition, given in self.newest_published().items():
             added = self._scenario.until_end and partition >= self._scenario.partitions  # need not be done
-            manifest = next((m for m in self.chains[partition] if m.due is not None and _id(m.due.id) == given), None)
-            if manifest is None and not added:
-                self.fail("readers", f"the newest snapshot {given} of partition {partition} is in no manifest")
+            if (words := self.outdated(partition)) and not added:
+                self.fail("readers", f"partition {partition}: {words}")
             found += self.rows_of[partition, given]
         return found
+
+    def outdated(self, partition: int) -> str | None:
+        """After a backup was restored: whether readers still keep a state that is not in the chain. None if not."""
+        given = self.newest_published().get(partition)
+        if given is None or any(m.due is not None and _id(m.due.id) == given for m in self.chains[partition]):
+            return None
+        return f"the newest snapshot {given} is in no manifest"
 
     def _check_snapshot(self, snapshot: Any, partition: int, who: str) -> None:
         right = self.expected(partition, snapshot.next_offset)

@@ -21,13 +21,17 @@ class Mutation:
     seeds: int
     aim: str | None = None
     """Where faults are aimed: a name of `aims.AIMS`."""
+    harmless: bool = False
+    """Whether docs/reliability.md shows that it breaks no law by itself."""
 
     def scenario(self, seed: int) -> Scenario:
         return AIMS[self.aim](draw(seed)) if self.aim else draw(seed)
 
 
-def _one(file: str, old: str, new: str, seeds: int = 300, *, aim: str | None = None) -> Mutation:
-    return Mutation((Edit(file, old, new),), seeds, aim)
+def _one(
+    file: str, old: str, new: str, seeds: int = 300, *, aim: str | None = None, harmless: bool = False
+) -> Mutation:
+    return Mutation((Edit(file, old, new),), seeds, aim, harmless)
 
 
 _CREATE = """    while (yield CreateIfAbsent(key, data)) is not Answer.DONE:
@@ -93,7 +97,7 @@ MUTATIONS: dict[str, Mutation] = {
         aim="claims",
     ),
     "fenced owner stays in the group": _one(
-        "worker/worker.py", "        self.source.rejoin()", "        pass", 30, aim="stalls"
+        "worker/worker.py", "            self.source.rejoin()", "            pass", 300, aim="wakes"
     ),
     "fenced owner stays in the group, which loses nothing by itself": Mutation(
         (
@@ -237,6 +241,14 @@ MUTATIONS: dict[str, Mutation] = {
         "                return False\n",
         30,
         aim="stalls",
+        harmless=True,
+    ),
+    "a cancelled transaction is not awaited": _one(
+        "worker/transactional.py",
+        "        if self._open is not None and owned.number in self._carried:\n",
+        "        if False:\n",
+        300,
+        aim="claims",
     ),
     "a membership used for what an earlier one held": Mutation(
         (
@@ -266,7 +278,7 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "producer kept after a retried commit": _one(
         "kafka/transactional_producer.py",
-        "        if repeated:\n            self._producer = None\n",
+        "        if repeated or self._has_disconnected(producer):\n            self._producer = None\n",
         "",
         aim="transactions",
     ),
@@ -309,8 +321,8 @@ MUTATIONS: dict[str, Mutation] = {
         400,
     ),
     "a pause is never lifted": _one(
-        "worker/worker.py",
-        "        if paused - wanted:",
+        "kafka/assignment.py",
+        "        if self.paused - wanted:",
         "        if False:",
         aim="pauses",
     ),

@@ -42,13 +42,16 @@ class History:
 
 
 class Connection:
-    """What is sent on it arrives in order, and is answered in order."""
+    """What is sent on it arrives in order, and is answered in order. `on_lost`: the client notices that it is closed
+    while a request on it is not answered.
+    """
 
-    __slots__ = ("answers_at", "arrives_at", "name", "process")
+    __slots__ = ("answers_at", "arrives_at", "name", "on_lost", "process")
 
-    def __init__(self, process: Process, name: str) -> None:
+    def __init__(self, process: Process, name: str, on_lost: Callable[[], None] = lambda: None) -> None:
         self.process = process
         self.name = name
+        self.on_lost = on_lost
         self.arrives_at = self.answers_at = 0.0
 
 
@@ -69,7 +72,9 @@ class Network:
         self.lost = lost
         """The share of answers lost in an outage; the others are delayed."""
         self.late = 0.3
-        """The share of requests to the transaction coordinator in an outage that arrive once more, later (KIP-890)."""
+        """The share of requests to the transaction coordinator that arrive once more, later, after their connection was
+        lost (KIP-890). A broker that is only frozen keeps its connections.
+        """
         self._scheduler = scheduler
         self._rng = random.Random(f"network {seed}")
         self._down_until = 0.0
@@ -169,20 +174,26 @@ class Network:
         if process.alive:  # what a dead process had sent is lost
             self._scheduler.call_later(delay_s, lambda: self._send(request), process)
 
+    def _lose(self, connection: Connection) -> None:
+        self._scheduler.call_later(0.0, connection.on_lost, connection.process)
+
     def _disconnect(self, process: Process) -> None:
         """The broker forgets whom to answer. The client sends again what was not answered."""
         blocked_s = self._blocked_until(process) - self._scheduler.now
         for request in self._open.pop(process, {}):
             request.tries += 1
+            self._lose(request.connection)
             self._send_again(request, blocked_s)
 
     def _arrive(self, request: _Request) -> None:
         process = request.connection.process
         blocked_s = self._blocked_until(process) - self._scheduler.now
         if blocked_s > 0:
-            if request.connection.name == TRANSACTIONS and self._rng.random() < self.late:
-                delay_s = blocked_s + self._rng.uniform(0.0, LATE_MAX_S)
-                self._scheduler.call_later(delay_s, lambda: request.apply(lambda _: None))
+            if self._is_lossy(process):
+                self._lose(request.connection)
+                if request.connection.name == TRANSACTIONS and self._rng.random() < self.late:
+                    delay_s = blocked_s + self._rng.uniform(0.0, LATE_MAX_S)
+                    self._scheduler.call_later(delay_s, lambda: request.apply(lambda _: None))
             self._send_again(request, blocked_s)
             return
         tries = request.tries
@@ -203,6 +214,7 @@ class Network:
             if blocked_s <= 0:
                 request.answered(answer)
             elif self._is_lossy(process) and self._rng.random() < self.lost:
+                self._lose(connection)
                 self._send_again(request, blocked_s)
             else:
                 self._scheduler.call_later(blocked_s + self.latency_s(), arrive, process)

@@ -38,8 +38,8 @@ class Producer:
         )
         self._transaction_s = float(properties.get("transaction.timeout.ms", 60_000)) / 1000
         self._error_cb: Callable[[KafkaError], None] | None = properties.get("error_cb")
-        self._connection = Connection(self.process, "producer")
-        self._coordinator = Connection(self.process, TRANSACTIONS)
+        self._connection = Connection(self.process, "producer", self._lost)
+        self._coordinator = Connection(self.process, TRANSACTIONS, self._lost)
         self._open: list[_Sent] = []
         self._queue: deque[Callable[[], None]] = deque()
         self._waiters = _Waiters()
@@ -55,9 +55,15 @@ class Producer:
         return len(self._open)
 
     def _unreachable(self) -> None:
+        self._report(KafkaError._ALL_BROKERS_DOWN)
+
+    def _lost(self) -> None:
+        self._report(KafkaError._TRANSPORT)
+
+    def _report(self, code: int) -> None:
         if self._error_cb is not None:
             callback = self._error_cb
-            self._enqueue(lambda: callback(error(KafkaError._ALL_BROKERS_DOWN)))
+            self._enqueue(lambda: callback(error(code)))
 
     def _enqueue(self, op: Callable[[], None]) -> None:
         self._queue.append(op)

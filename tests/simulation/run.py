@@ -372,7 +372,7 @@ class Run:
         committed = self.world.group(GROUP).offsets.get((INPUT, partition))
         if committed is None or committed.offset != newest.next_offset:
             return f"durable is {newest.next_offset}, committed {None if committed is None else committed.offset}"
-        return None
+        return self.judge.outdated(partition)
 
     def _unsettled(self) -> str:
         paused = [words for consumer in self.world.consumers for words in consumer.stuck()]

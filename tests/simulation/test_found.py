@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from tests.simulation.aims import claims, transactions
 from tests.simulation.faults import DRAIN_S
 from tests.simulation.run import simulate
-from tests.simulation.scenario import Batch, Fault, Scenario
+from tests.simulation.scenario import Batch, Fault, Scenario, draw
 
 
 def test_a_changed_state_is_published_although_republications_come_more_often() -> None:
@@ -61,7 +62,30 @@ def test_a_paused_worker_whose_partition_went_on_does_not_blame_the_log(paused: 
     assert simulate(scenario).violation is None
 
 
+@pytest.mark.parametrize("seed", [97, 50401])
+def test_a_request_that_the_client_repeats_does_not_end_the_next_transaction(seed: int) -> None:
+    """The connection was lost for less than the time limit of a step, so that the worker kept its producer (seed 50401
+    of commit ea213fb, seed 97 of this aim).
+    """
+    assert simulate(transactions(draw(seed))).violation is None
+
+
+def test_a_publication_that_a_revoke_cancels_is_not_published_again() -> None:
+    """Its transaction had not reached the broker when the last checkpoint asked what is visible (seed 70231)."""
+    assert simulate(claims(draw(70231))).violation is None
+
+
 # Histories in which a law was too strict
+
+
+def test_after_a_restored_backup_a_calm_lasts_until_readers_keep_a_state_of_the_chain() -> None:
+    """Without rows nothing was missing, although the next owner was still to publish its state (seed 73322)."""
+    faults = (
+        Fault(0.1, "pause", 1, 5.0),
+        Fault(20.9, "restored backup", 1, 12.0),
+        Fault(21.8, "crash", 1, 20.0, "after-claim"),
+    )
+    assert simulate(replace(draw(73322), faults=faults, batches=())).violation is None
 
 
 def test_records_that_a_backup_needs_are_not_removed_while_it_is_restored() -> None:

@@ -19,6 +19,7 @@ QUICK = (
 AIMED = (
     "no LIST after create",
     "forgotten fence",
+    "fenced owner stays in the group",
     "a lost partition writes",
     "a revoke publishes after its callback",
     "failed dead letter forgotten",
