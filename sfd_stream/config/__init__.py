@@ -9,6 +9,7 @@ from sfd_stream.config.load import Effective, Some, load, load_some
 from sfd_stream.config.model import (
     CheckpointSettings,
     DeadLetterSettings,
+    DriftSettings,
     HttpSettings,
     InputSettings,
     LogSettings,
@@ -23,6 +24,7 @@ from sfd_stream.config.model import (
 __all__ = [
     "CheckpointSettings",
     "DeadLetterSettings",
+    "DriftSettings",
     "Effective",
     "HttpSettings",
     "InputSettings",

@@ -138,6 +138,8 @@ def _snapshots(settings: Settings) -> Iterator[Problem]:
 def _scores(settings: Settings) -> Iterator[Problem]:
     score, snapshot = settings.score, settings.snapshot
     if score.topic is None:
+        if settings.drift.reference is not None:
+            yield Problem(("drift.reference", "score.topic"), "does nothing without score.topic: the scorer compares")
         return
     if score.pinned is not None and score.basis != "pinned":
         yield Problem(("score.pinned", "score.basis"), "does nothing unless score.basis is pinned")

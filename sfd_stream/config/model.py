@@ -1,6 +1,6 @@
 """The settings as one frozen tree: every key with its type, default and sentence, in the order shown.
 
-    kafka  schema_registry  input  sketch  checkpoint  snapshot  merge  score  dead_letters  http  worker  log
+    kafka  schema_registry  input  sketch  checkpoint  snapshot  merge  score  drift  dead_letters  http  worker  log
 
 What one field can judge stands at the field; what takes several stands in `checks.py`. No repr, dump or error
 of these classes shows a secret.
@@ -315,6 +315,25 @@ class ScoreSettings(Section):
     )
 
 
+class DriftSettings(Section):
+    """How "sfd-stream score" finds out whether the stream has changed since a basis was pinned."""
+
+    reference: str | None = Field(
+        default=None,
+        min_length=1,
+        description="The id of the pinned basis to compare rows with; null compares with none.",
+    )
+    block_rows: Count = Field(
+        default=500,
+        description="Rows are compared in blocks of this many, by partition: the first 40 blocks after the reference"
+        " was pinned are what later ones are compared with. Take ten times as many as are correlated with each other.",
+    )
+    alpha: Annotated[float, Field(gt=0, lt=1)] = Field(
+        default=1e-4,
+        description="The probability of a false alarm, ever, in all partitions together, while nothing changes.",
+    )
+
+
 class DeadLetterSettings(Section):
     """What happens to messages that are not rows."""
 
@@ -402,6 +421,7 @@ class Settings(Section):
     snapshot: SnapshotSettings = SnapshotSettings()
     merge: MergeSettings = MergeSettings()
     score: ScoreSettings = ScoreSettings()
+    drift: DriftSettings = DriftSettings()
     dead_letters: DeadLetterSettings = DeadLetterSettings()
     http: HttpSettings = HttpSettings()
     worker: WorkerSettings = WorkerSettings()

@@ -342,6 +342,40 @@ SCORE_BASIS_AGE = Metric(
 SCORE_BASIS_ROWS = Metric(
     "sfd_score_basis_rows", "gauge", "rows", "Rows of the sketch that the newest basis is of.", by="score"
 )
+SCORE_DRIFT_BLOCKS = Metric(
+    "sfd_score_drift_blocks", "gauge", "blocks",
+    "Blocks of rows compared with drift.reference so far; the first 40 are the baseline of all others.",
+    ("partition",), by="score",
+)  # fmt: skip
+SCORE_DRIFT_BASELINE = Metric(
+    "sfd_score_drift_baseline_ratio", "gauge", "ratio",
+    "Mean share of a row's energy outside drift.reference, over the blocks of the baseline.",
+    ("partition",), by="score",
+)  # fmt: skip
+SCORE_DRIFT_OUTSIDE = Metric(
+    "sfd_score_drift_outside_ratio", "gauge", "ratio",
+    "Mean share of a row's energy outside drift.reference, over the newest blocks: those that deviate most.",
+    ("partition",), by="score",
+)  # fmt: skip
+SCORE_DRIFT_LOWER = Metric(
+    "sfd_score_drift_change_lower_ratio", "gauge", "ratio",
+    "The least that this share has changed since the baseline, beyond sampling noise at level drift.alpha.",
+    ("partition",), by="score",
+)  # fmt: skip
+SCORE_DRIFT_UPPER = Metric(
+    "sfd_score_drift_change_upper_ratio", "gauge", "ratio", "The most that this share has changed since the baseline.",
+    ("partition",), by="score",
+)  # fmt: skip
+SCORE_DRIFT_P_VALUE = Metric(
+    "sfd_score_drift_p_value", "gauge", "probability",
+    "The probability of such a change by chance, over all looks so far, if blocks are independent.",
+    ("partition",), by="score",
+)  # fmt: skip
+SCORE_DRIFT_SIGNIFICANT = Metric(
+    "sfd_score_drift_significant", "gauge", "boolean",
+    "1 where the rows of the partition have changed beyond sampling noise since drift.reference was pinned, else 0.",
+    ("partition",), by="score",
+)  # fmt: skip
 
 
 def declared(by: Service = "worker") -> tuple[Metric, ...]:

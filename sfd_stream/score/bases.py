@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
@@ -181,27 +180,48 @@ class NewestBasis:
 
 
 class Bases:
-    """The basis of now and the one before it. The loop's thread alone calls it."""
+    """The basis of now, the one before it, and the reference of drift. The loop's thread alone calls it."""
 
-    def __init__(self, read: Callable[[], ScoringBasis | None], runtime: Runtime, log: Log) -> None:
+    def __init__(
+        self,
+        read: Callable[[], ScoringBasis | None],
+        runtime: Runtime,
+        log: Log,
+        read_reference: Callable[[], ScoringBasis | None] | None = None,
+    ) -> None:
         self.newest: ScoringBasis | None = None
+        self.reference: ScoringBasis | None = None
         self._before: ScoringBasis | None = None
         self._read = read
+        self._read_reference = read_reference
         self._runtime = runtime
         self._log = log
         self._reading = Background[ScoringBasis | None](runtime, READ_EVERY_S)
+        self._reading_reference = Background[ScoringBasis | None](runtime, READ_EVERY_S)
         self._logged_s: float | None = None
 
     def serve(self) -> None:
         """Once a turn: takes what was read, and reads again in the background. Raises what waiting does not solve."""
-        answered = self._reading.take()
-        if answered is not None:
-            self._take(answered)
+        found = self._taken(self._reading)
+        if found is not None:
+            self._before, self.newest = self.newest, found
+            self._log.info("basis changed", basis=found.id, rows=found.scorer.rows, k=found.scorer.k)
         if self._reading.is_due:
             self._reading.ask(self._read)
+        if self._read_reference is not None and self.reference is None:
+            self.reference = self._taken(self._reading_reference)
+            if self.reference is None and self._reading_reference.is_due:
+                self._reading_reference.ask(self._read_reference)
+
+    @property
+    def missing(self) -> str | None:
+        """What rows can't be scored without; None once everything is here."""
+        if self.newest is None:
+            return "a basis to score rows by"
+        return "drift.reference" if self._read_reference is not None and self.reference is None else None
 
     def available(self) -> Job[None]:
-        while self.newest is None:
+        while self.missing is not None:
             yield Wait("first snapshot")
 
     def for_rows_from(self, partition: int, offset: int) -> ScoringBasis:
@@ -212,17 +232,17 @@ class Bases:
                 return basis
         return self.newest
 
-    def _take(self, answered: Future[ScoringBasis | None]) -> None:
+    def _taken(self, reading: Background[ScoringBasis | None]) -> ScoringBasis | None:
+        answered = reading.take()
+        if answered is None:
+            return None
         try:
-            found = answered.result()
+            return answered.result()
         except NoSnapshotError as error:
             self._log_waiting("no basis yet: rows are scored once there is one", str(error))
         except (BrokerUnavailableError, StoreUnavailableError, ObjectMissingError) as error:
             self._log_waiting("snapshots could not be read, will retry", str(error))
-        else:
-            if found is not None:
-                self._before, self.newest = self.newest, found
-                self._log.info("basis changed", basis=found.id, rows=found.scorer.rows, k=found.scorer.k)
+        return None
 
     def _log_waiting(self, event: str, reason: str) -> None:
         now_s = self._runtime.clock()

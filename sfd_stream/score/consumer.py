@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from sfd_stream.config.model import Settings
-from sfd_stream.errors import BrokerRefusedError, RefusedStateError, SfdError
+from sfd_stream.errors import RefusedStateError, SfdError
 from sfd_stream.kafka.commits import Committed
 from sfd_stream.kafka.dead_letters import DeadLetters
 from sfd_stream.kafka.producer import Sink
@@ -26,7 +26,8 @@ from sfd_stream.score.bases import Bases, ScoringBasis
 from sfd_stream.score.delivery import WITH_STATE, AtLeastOnce, Share
 from sfd_stream.score.partitions import PendingBatch, ScoredPartition
 from sfd_stream.score.scoring import BatchScorer, ScoredBatch
-from sfd_stream.score.watch import ScoreStatus, ScoreWatch
+from sfd_stream.score.watch import PartitionDrift, ScoreStatus, ScoreWatch
+from sfd_stream.sketch.scoring.block_means import BlockMeans
 from sfd_stream.wire.columns import Columns
 from sfd_stream.wire.rows.decode import DecodedBatch
 from sfd_stream.wire.score_states import ScoreState
@@ -49,6 +50,9 @@ STATE_PAUSES_S = (0.2, 0.5, 1.0, 2.0, 4.0, 8.0)
 """Between readings of the state topic while the state of a committed transaction is not visible there yet."""
 
 STATUS_EVERY_S = 1.0
+ENDS_EVERY_S, ENDS_TIMEOUT_S = 5.0, 3.0
+"""The ends of the partitions: a fetch tells them too, but a paused partition is not fetched."""
+
 LEAVE_S, FLUSH_S = 5.0, 1.0
 ROUND = "round"
 
@@ -78,8 +82,10 @@ class ScoreConsumer:
     def __post_init__(self) -> None:
         self.partitions: dict[int, ScoredPartition] = {}
         self.jobs: Jobs[str] = Jobs(self.runtime)
-        self._scorer = BatchScorer(self.settings.input.topic, self.settings.score)
+        self._scorer = BatchScorer(self.settings.input.topic, self.settings.score, self.settings.drift.block_rows)
         self._ends: Mapping[int, int] = {}
+        self._asking_ends = Background[Mapping[int, int]](self.runtime, ENDS_EVERY_S)
+        self._log_ends: dict[int, int] = {}
         self._committed = Background[Mapping[int, Committed | None]](self.runtime, STATUS_EVERY_S)
         self._claims = 0
         self._in_round: list[ScoredPartition] = []
@@ -118,7 +124,7 @@ class ScoreConsumer:
         self._advance()
         self._start_round()
         self._pause_or_resume()
-        self._check_broker()
+        self.source.check_available(self.settings.checkpoint.give_up_s)
         self._look_around()
 
     @property
@@ -145,7 +151,8 @@ class ScoreConsumer:
     ) -> ScoredBatch:
         """On the scoring thread, one batch after the other."""
         assert owned.state is not None
-        scored = self._scorer.score(batch, decoded, basis, owned.state, self.runtime.wall_clock())
+        now_s, reference = self.runtime.wall_clock(), self.bases.reference
+        scored = self._scorer.score(batch, decoded, basis, owned.state, now_s, reference)
         owned.state = scored.state
         return scored
 
@@ -171,17 +178,7 @@ class ScoreConsumer:
                 owned.schemas_awaited = frozenset()
         waiting = [batch for owned in self.partitions.values() for batch in owned.scored]
         behind = len(waiting) >= BATCHES_MAX or sum(batch.rows for batch in waiting) >= ROWS_MAX
-        wanted = {owned.number for owned in self.partitions.values() if behind or owned.schemas_awaited}
-        paused = self.source.paused
-        if wanted - paused:
-            self.source.pause(wanted - paused)
-        if paused - wanted:
-            self.source.resume(paused - wanted)
-
-    def _check_broker(self) -> None:
-        away_s = self.source.away_s
-        if away_s is not None and away_s > self.settings.checkpoint.give_up_s:
-            raise BrokerRefusedError(f"no broker has answered for {away_s:.0f} s ({self.source.away_words})")
+        self.source.pause_only({owned.number for owned in self.partitions.values() if behind or owned.schemas_awaited})
 
     # The order
 
@@ -217,7 +214,7 @@ class ScoreConsumer:
         yield from self.delivery.deliver(shares)
         for share in shares:
             if not share.owned.is_released:
-                share.owned.delivered_to = share.next_offset
+                share.owned.delivered_to, share.owned.shares = share.next_offset, share.state.shares
                 for each in batches[share.owned]:
                     self.watch.delivered(share.owned.number, each)
 
@@ -363,20 +360,54 @@ class ScoreConsumer:
     def _update_status(self) -> None:
         basis, ours = self.bases.newest, self.partitions.values()
         read = [owned for owned in ours if owned.is_read]
-        ends = {owned.number: self.source.known_end(owned.number) for owned in read}
-        if basis is None:
-            doing = "waiting for a basis to score rows by"
+        self._ask_ends(read)
+        if self.bases.missing is not None:
+            doing = f"waiting for {self.bases.missing}"
         elif not ours:
             doing = "no partitions assigned"
         else:
             doing = f"scoring {len(read)} of {len(ours)} partitions"
         self.watch.status = ScoreStatus(
             doing=doing,
-            ready=basis is not None and len(read) == len(ours),
-            lag={o.number: max((ends[o.number] or o.delivered_to) - o.delivered_to, 0) for o in read},
+            ready=self.bases.missing is None and len(read) == len(ours),
+            lag={owned.number: self._lag_of(owned) for owned in read},
             basis_made_at_s=None if basis is None else basis.made_at_s,
             basis_rows=None if basis is None else basis.scorer.rows,
+            drift={owned.number: found for owned in read if (found := self._drift_of(owned))},
         )
+
+    def _ask_ends(self, read: Sequence[ScoredPartition]) -> None:
+        answered = self._asking_ends.take()
+        if answered is not None and answered.exception() is None:
+            self._log_ends |= answered.result()
+        if read and self._asking_ends.is_due:
+            self._asking_ends.ask(self.source.end_offsets, [owned.number for owned in read], ENDS_TIMEOUT_S)
+
+    def _lag_of(self, owned: ScoredPartition) -> int:
+        """Records whose scores are not delivered. Where nothing waits, what the client has passed is delivered: it
+        passes control records, which are never handed out.
+        """
+        end = max(self.source.known_end(owned.number) or 0, self._log_ends.get(owned.number, 0))
+        idle = not owned.scored and owned not in self._in_round
+        passed = self.source.position(owned.number) if idle else 0
+        return max(end - max(owned.delivered_to, passed), 0)
+
+    def _drift_of(self, owned: ScoredPartition) -> PartitionDrift | None:
+        """None where there is no reference. The level of a false alarm is shared by all partitions."""
+        if self.bases.reference is None:
+            return None
+        shares = owned.shares or BlockMeans(self.settings.drift.block_rows)
+        found = shares.significance(self.settings.drift.alpha / max(self.questions.partitions, 1))
+        before, owned.has_changed = owned.has_changed, found is not None and found.significant
+        if found is not None and found.significant and not before:
+            owned.log.warning(
+                "rows have changed since the reference was pinned",
+                reference=self.bases.reference.id,
+                rows=found.window * shares.block_rows,
+                share_change=round(found.change, 4),
+                p_value=found.p_value,
+            )
+        return PartitionDrift(shares, found)
 
     def _check_end(self) -> None:
         """At the end when the scores of all records up to the ends at the start are delivered, by whichever member."""

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from sfd_stream.observe.logs import Log
 from sfd_stream.score.scoring import ScoredBatch
+from sfd_stream.sketch.scoring.block_means import BlockMeans
 from sfd_stream.wire.columns import Columns
 from sfd_stream.wire.score_states import ScoreState
 
@@ -47,6 +48,10 @@ class ScoredPartition:
     """Batches that no round has taken yet, in order."""
     delivered_to: int = 0
     """Scores of all records before it are delivered."""
+    shares: BlockMeans | None = None
+    """As delivered: means of the share of rows outside the reference of drift."""
+    has_changed: bool = False
+    """Whether these means differ from their baseline; logged when it becomes true."""
     schemas_awaited: frozenset[int] = frozenset()
 
     @property
@@ -60,6 +65,7 @@ class ScoredPartition:
     def begin(self, start: int, state: ScoreState) -> None:
         assert self.phase is ScorePhase.CLAIMING
         self.phase, self.state, self.delivered_to = ScorePhase.READING, state, start
+        self.shares = state.shares
 
     def release(self) -> None:
         self.phase = ScorePhase.RELEASED

@@ -14,7 +14,7 @@ from sfd_stream.kafka.records import PartitionBatch
 from sfd_stream.kafka.transactional_producer import Outgoing
 from sfd_stream.score.bases import ScoringBasis
 from sfd_stream.sketch.intervals import Intervals
-from sfd_stream.sketch.rows import Int
+from sfd_stream.sketch.rows import Float, Int
 from sfd_stream.sketch.scoring.score import Scores
 from sfd_stream.wire.columns import HashedColumns
 from sfd_stream.wire.rows.decode import DecodedBatch
@@ -47,16 +47,29 @@ class BatchScorer:
 
     topic: str
     settings: ScoreSettings
+    block_rows: int
+    """Rows of a block that is compared with the reference of drift."""
 
     def score(
-        self, batch: PartitionBatch, decoded: DecodedBatch, basis: ScoringBasis, state: ScoreState, now_s: float
+        self,
+        batch: PartitionBatch,
+        decoded: DecodedBatch,
+        basis: ScoringBasis,
+        state: ScoreState,
+        now_s: float,
+        reference: ScoringBasis | None = None,
     ) -> ScoredBatch:
         state = state.of_basis(basis.line)
         histogram = state.histogram
         scores = basis.scorer.score(decoded.block, histogram)
         places, offsets, numbers = rows_of(batch, decoded)
         counted = offsets < basis.counted_to.get(batch.partition, 0)
-        new = ~counted & (offsets >= state.next_offset)
+        passed = offsets < state.next_offset
+        after = state.plus(only(scores, ~counted & ~passed), max(batch.next_offset, state.next_offset))
+        if reference is not None:
+            shares = self._shares(decoded, basis, scores, reference)
+            later = ~passed & (offsets >= reference.counted_to.get(batch.partition, 0))
+            after = after.with_shares(reference.line, self.block_rows, shares[later])
         kinds = kinds_of(scores, self.settings.when)
         chosen = np.any(list(kinds.values()), axis=0) if kinds else np.ones(len(offsets), bool)
         names = decoded.columns.names if isinstance(decoded.columns, HashedColumns) else {}
@@ -80,11 +93,17 @@ class BatchScorer:
         return ScoredBatch(
             next_offset=batch.next_offset,
             messages=messages,
-            state=state.plus(only(scores, new), max(batch.next_offset, state.next_offset)),
+            state=after,
             rows=decoded.block.rows,
             reported=Counter({kind: int(np.count_nonzero(rows)) for kind, rows in kinds.items()}),
             over_mean=scores.residual_over_mean.estimate,
         )
+
+    def _shares(self, decoded: DecodedBatch, basis: ScoringBasis, scores: Scores, reference: ScoringBasis) -> Float:
+        """By row: the share outside the reference's directions. It is known where the basis is the reference."""
+        if basis.line == reference.line:
+            return scores.residual_share
+        return reference.scorer.score(decoded.block).residual_share
 
     def _message(self, batch: PartitionBatch, place: int, value: bytes) -> Outgoing:
         """With the key and the timestamp of the record that the row is of."""

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from prometheus_client.metrics_core import Metric as Family
 
@@ -15,6 +16,16 @@ from sfd_stream import __version__
 from sfd_stream.observe import metrics as m
 from sfd_stream.observe.registry import Meter, family_of, labelled, of_process
 from sfd_stream.score.scoring import ScoredBatch
+from sfd_stream.sketch.drift import Significance
+from sfd_stream.sketch.scoring.block_means import BlockMeans
+
+
+class PartitionDrift(NamedTuple):
+    """How the rows of a partition compare with the reference of drift."""
+
+    shares: BlockMeans
+    found: Significance | None
+    """None before the first block after the baseline."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +38,7 @@ class ScoreStatus:
     """By partition that is read: records whose scores are not delivered yet."""
     basis_made_at_s: float | None = None
     basis_rows: int | None = None
+    drift: Mapping[int, PartitionDrift] = field(default_factory=dict)
 
 
 class ScoreWatch:
@@ -108,3 +120,20 @@ class ScoreWatch:
         age_s = None if made_at_s is None else max(self._wall_clock() - made_at_s, 0.0)
         yield family_of(m.SCORE_BASIS_AGE, [((), age_s)])
         yield family_of(m.SCORE_BASIS_ROWS, [((), status.basis_rows)])
+        yield from _drift(status.drift)
+
+
+def _drift(drift: Mapping[int, PartitionDrift]) -> Iterator[Family]:
+    yield family_of(m.SCORE_DRIFT_BLOCKS, [((str(p),), each.shares.blocks) for p, each in drift.items()])
+    compared = {str(p): (each.shares.baseline, each.found) for p, each in drift.items() if each.found is not None}
+    values: tuple[tuple[m.Metric, Callable[[float, Significance], float]], ...] = (
+        (m.SCORE_DRIFT_BASELINE, lambda mean, _: mean),
+        (m.SCORE_DRIFT_OUTSIDE, lambda mean, found: mean + found.change),
+        (m.SCORE_DRIFT_LOWER, lambda _, found: found.lower),
+        (m.SCORE_DRIFT_UPPER, lambda _, found: found.upper),
+        (m.SCORE_DRIFT_P_VALUE, lambda _, found: found.p_value),
+        (m.SCORE_DRIFT_SIGNIFICANT, lambda _, found: float(found.significant)),
+    )
+    for metric, value in values:
+        found = [((p,), value(sum(baseline) / len(baseline), each)) for p, (baseline, each) in compared.items()]
+        yield family_of(metric, found)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 import scipy.linalg
-from scipy.special import stdtr
+from scipy.special import stdtr, stdtrit
 
 from sfd_stream.sketch.basis import energy_inside
 from sfd_stream.sketch.intervals import Interval, interval
@@ -161,7 +161,8 @@ class Significance(NamedTuple):
     """Whether a stream has changed beyond sampling noise: what `significance` returns.
 
     `p_value` takes all looks and windows into account: it is significant where it is at most alpha. The last `window`
-    blocks deviate most; their mean is off that of the baseline by `change`.
+    blocks deviate most; their mean is off that of the baseline by `change`. The change of the process itself lies
+    between `lower` and `upper`: with probability 1 - alpha at all looks together.
 
     >>> from sfd_stream import significance
     >>> baseline = [0.10, 0.11, 0.09, 0.10, 0.12, 0.10, 0.09, 0.11]
@@ -173,16 +174,20 @@ class Significance(NamedTuple):
     p_value: float
     window: int
     change: float
+    lower: float
+    upper: float
 
 
-def significance(baseline: npt.ArrayLike, blocks: npt.ArrayLike, alpha: float = 1e-4) -> Significance:
+def significance(
+    baseline: npt.ArrayLike, blocks: npt.ArrayLike, alpha: float = 1e-4, *, looks: int | None = None
+) -> Significance:
     """Whether the newest blocks of a stream differ from a baseline beyond sampling noise, at level alpha.
 
     Both are means over blocks of the same number of rows, in the order of the stream, such as means of the residual
     share: `baseline` of blocks after the basis was fixed (40 are good), `blocks` of all since then. Ask after every
     block: over all looks together a stream that does not change is called significant with probability alpha at most,
     if blocks are independent and long enough for their means to be normal. A block should have at least ten times as
-    many rows as are correlated with each other.
+    many rows as are correlated with each other. Who has kept only the last blocks says how many there were: `looks`.
 
     >>> from sfd_stream import significance
     >>> baseline = [0.10, 0.11, 0.09, 0.10, 0.12, 0.10, 0.09, 0.11]
@@ -192,6 +197,8 @@ def significance(baseline: npt.ArrayLike, blocks: npt.ArrayLike, alpha: float = 
     baseline, blocks = (np.asarray(each, np.float64) for each in (baseline, blocks))
     if len(baseline) < 2 or not len(blocks):
         raise ValueError(f"{len(baseline)} blocks before and {len(blocks)} after: at least 2 and 1 are needed")
+    if looks is not None and looks < len(blocks):
+        raise ValueError(f"looks = {looks}, but there are {len(blocks)} blocks")
     windows = 2 ** np.arange(len(blocks).bit_length())
     changes = np.array([blocks[-window:].mean() for window in windows]) - baseline.mean()
     spread = baseline.std(ddof=1) * np.sqrt(1 / windows + 1 / len(baseline))
@@ -199,6 +206,7 @@ def significance(baseline: npt.ArrayLike, blocks: npt.ArrayLike, alpha: float = 
     tails = 2 * stdtr(len(baseline) - 1, -distances)
     best = int(np.argmin(tails))
     # Look t may spend 6/(pi^2 t^2) of alpha, shared by its windows: over all looks that adds up to alpha.
-    spent = len(windows) * (np.pi * len(blocks)) ** 2 / 6
+    spent = len(windows) * (np.pi * (looks or len(blocks))) ** 2 / 6
     p_value = min(float(tails[best] * spent), 1.0)
-    return Significance(p_value <= alpha, p_value, int(windows[best]), float(changes[best]))
+    change, width = float(changes[best]), float(-stdtrit(len(baseline) - 1, alpha / spent / 2) * spread[best])
+    return Significance(p_value <= alpha, p_value, int(windows[best]), change, change - width, change + width)

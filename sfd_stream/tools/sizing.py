@@ -115,6 +115,10 @@ def may_be_too_large(shape: Shape, budget_bytes: int) -> str | None:
 
 
 LESS_MEMORY: Final = "lower sketch.ell or the number of columns, or raise worker.memory_max_bytes and the memory limit"
+LESS_MEMORY_WHILE_RUNNING: Final = (
+    "raise worker.memory_max_bytes, or lower sketch.ell, or lower input.d_max below the columns of such rows, which"
+    " makes them bad messages"
+)
 
 
 def checkpoint_bytes_per_hour(shape: Shape, load: Load) -> int:

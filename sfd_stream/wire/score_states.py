@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from sfd_stream.errors import FormatError
+from sfd_stream.sketch.rows import Float
+from sfd_stream.sketch.scoring.block_means import BASELINE_BLOCKS, RECENT_BLOCKS, BlockMeans
 from sfd_stream.sketch.scoring.histogram import ScoreHistogram
 from sfd_stream.sketch.scoring.score import Scores
 from sfd_stream.wire import score_histograms
@@ -27,6 +29,10 @@ class ScoreState:
     """What the rows were compared with; scores of another basis begin a new state."""
     older: ScoreHistogram = field(default_factory=ScoreHistogram)
     newer: ScoreHistogram = field(default_factory=ScoreHistogram)
+    reference: str = ""
+    """What the rows of `shares` were compared with."""
+    shares: BlockMeans | None = None
+    """Means of the share of rows outside the reference of drift."""
 
     @property
     def histogram(self) -> ScoreHistogram:
@@ -34,7 +40,16 @@ class ScoreState:
         return self.older.merge(self.newer)
 
     def of_basis(self, basis: str) -> ScoreState:
-        return self if basis == self.basis else ScoreState(self.next_offset, basis)
+        if basis == self.basis:
+            return self
+        return replace(self, basis=basis, older=ScoreHistogram(), newer=ScoreHistogram())
+
+    def with_shares(self, reference: str, block_rows: int, shares: Float) -> ScoreState:
+        """With these shares outside the reference counted; another reference or another length begins new blocks."""
+        counted = self.shares
+        if counted is None or (self.reference, counted.block_rows) != (reference, block_rows):
+            counted = BlockMeans(block_rows)
+        return replace(self, reference=reference, shares=counted.plus(shares))
 
     def plus(self, scores: Scores, next_offset: int) -> ScoreState:
         """With these rows counted, and all records before `next_offset` passed."""
@@ -60,7 +75,8 @@ def partition_of(key: bytes | None, group: str, topic: str) -> int | None:
 
 def encode(state: ScoreState) -> bytes:
     histograms = {name: score_histograms.encode(getattr(state, name)) for name in ("older", "newer")}
-    return encode_map(KIND, {"next_offset": state.next_offset, "basis": state.basis, **histograms})
+    drift = {} if state.shares is None else {"drift": {"reference": state.reference, **asdict(state.shares)}}
+    return encode_map(KIND, {"next_offset": state.next_offset, "basis": state.basis, **histograms, **drift})
 
 
 def decode(data: bytes) -> ScoreState:
@@ -69,7 +85,8 @@ def decode(data: bytes) -> ScoreState:
     next_offset, basis = found.get("next_offset"), found.get("basis")
     if type(next_offset) is not int or next_offset < 0 or not isinstance(basis, str):
         raise FormatError(f"a score state has next_offset = {next_offset!r:.60} and basis = {basis!r:.60}")
-    return ScoreState(next_offset, basis, _histogram(found, "older"), _histogram(found, "newer"))
+    histograms = _histogram(found, "older"), _histogram(found, "newer")
+    return ScoreState(next_offset, basis, *histograms, *_drift(found.get("drift")))
 
 
 def _histogram(found: dict[str, Any], name: str) -> ScoreHistogram:
@@ -77,3 +94,28 @@ def _histogram(found: dict[str, Any], name: str) -> ScoreHistogram:
     if not isinstance(data, bytes):
         raise FormatError(f"a score state has no histogram {name!r}")
     return score_histograms.decode(data)
+
+
+def _drift(found: Any) -> tuple[str, BlockMeans | None]:
+    if found is None:
+        return "", None
+    try:
+        reference, block_rows, looks, rows, total = (found[name] for name in _DRIFT)
+        baseline, recent = (tuple(found[name]) for name in ("baseline", "recent"))
+    except (TypeError, KeyError, IndexError):
+        raise FormatError("a score state has drift without all of its fields") from None
+    sound = (
+        isinstance(reference, str)
+        and all(type(number) is int for number in (block_rows, looks, rows))
+        and all(type(mean) is float for mean in (*baseline, *recent, total))
+        and 0 <= rows < block_rows
+        and len(baseline) <= BASELINE_BLOCKS
+        and len(recent) == min(looks, RECENT_BLOCKS)
+        and (looks == 0 or len(baseline) == BASELINE_BLOCKS)
+    )
+    if not sound:
+        raise FormatError("a score state has drift whose blocks do not fit together")
+    return reference, BlockMeans(block_rows, baseline, recent, looks, rows, total)
+
+
+_DRIFT = ("reference", "block_rows", "looks", "rows", "total")

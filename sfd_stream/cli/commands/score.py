@@ -130,6 +130,9 @@ def consumer_of(
     else:
         reader = reader_of(settings, runtime.computing.requesting)
         reading = NewestBasis(reader, settings.input.topic, *basis, time.time)
+    reference = None
+    if settings.drift.reference is not None:
+        reference = PinnedBasis(pinned_bases_of(settings), settings.drift.reference, *basis).read
     return ScoreConsumer(
         settings,
         runtime,
@@ -138,7 +141,7 @@ def consumer_of(
         letters_for(settings, sink),
         Intake(settings.input, gauge_of(settings), runtime.wall_clock, watch, decoder_of(settings, log)),
         questions,
-        Bases(reading.read, runtime, log),
+        Bases(reading.read, runtime, log, reference),
         _delivery_of(settings, runtime, source, questions, sink, watch.delivery_failed),
         lambda timeout_s: read_states(settings, timeout_s),
         columns,

@@ -45,6 +45,25 @@ def bases_of(*answers: Any) -> tuple[Bases, Diary, Clock]:
     return Bases(read, runtime, diary), diary, clock
 
 
+def test_nothing_is_scored_before_the_reference_of_drift_is_here() -> None:
+    first, reference = a_basis(1, p0=10), a_basis(2, p0=5)
+    answers: list[Any] = [NoSnapshotError("no basis x is pinned"), reference]
+
+    def read_reference() -> ScoringBasis | None:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer  # type: ignore[no-any-return]
+
+    clock, diary = Clock(), Diary()
+    bases = Bases(lambda: first, Runtime(None, clock=clock, io=Here()), diary, read_reference)  # type: ignore[arg-type]
+    assert bases.missing == "a basis to score rows by"
+    turn(bases, clock)
+    assert (bases.newest, bases.missing) == (first, "drift.reference")
+    turn(bases, clock, 2)
+    assert (bases.reference, bases.missing, answers) == (reference, None, [])
+
+
 def turn(bases: Bases, clock: Clock, times: int = 1) -> None:
     for _ in range(times):
         bases.serve()

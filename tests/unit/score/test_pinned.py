@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,8 @@ import pytest
 import yaml
 
 from sfd_stream.cli import main
+from sfd_stream.cli.commands.basis import pinned_bases_of
+from sfd_stream.cli.commands.score import reader_of
 from sfd_stream.errors import FormatError, NoSnapshotError, RefusedStateError
 from sfd_stream.score.bases import ScoringBasis, id_of
 from sfd_stream.score.pinned import PinnedBases, PinnedBasis
@@ -138,3 +141,28 @@ def test_scores_by_a_pinned_basis_do_not_follow_the_snapshots(
     assert [found["id"] for found in printed(capsys)["bases"]] == [basis_id]
     assert main(["basis", "show", basis_id, *config]) == 0
     assert printed(capsys)["rows"] == 200
+
+
+def test_rows_that_change_after_the_reference_was_pinned_are_significant_also_after_a_restart(
+    kafka: Broker, make_run: MakeRun
+) -> None:
+    topic, messages = kafka.create_topic(), Rows.random(1_200).messages(0)
+    scoring = Scoring.of(make_run(kafka, topic))
+    kafka.produce(topic, messages[:20])
+    scoring.sketch()
+    with reader_of(scoring.settings(), nullcontext) as reader:
+        reference = pinned_bases_of(scoring.settings()).pin(reader.merged(), 1.0)
+    drift = {"reference": reference, "block_rows": 10}
+    kafka.produce(topic, messages[20:])
+    scoring.inside(drift=drift)
+    scorer = scoring.begin(drift=drift)
+
+    def status() -> Any:
+        return scorer.consumer.watch.status.drift.get(0)
+
+    wait_until(lambda: status() is not None and status().shares.blocks == 80, "the blocks of the scorer before")
+    assert not status().found.significant
+    kafka.produce(topic, Rows.random(200, seed=1).messages(0))
+    wait_until(lambda: status().found.significant, "a change")
+    scorer.stop()
+    assert status().found.change > 0

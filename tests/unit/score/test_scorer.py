@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import signal
+import threading
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 
-from sfd_stream.cli.commands.score import read_states
+from sfd_stream.cli.commands.score import consumer_of, read_states
 from sfd_stream.errors import RefusedStateError, TooManyBadMessagesError
+from sfd_stream.score.consumer import ROWS_MAX
 from tests.support.kafka import Broker
 from tests.support.slow import smoke_first
 from tests.system.conftest import MakeRun
@@ -215,3 +217,43 @@ def test_a_committed_offset_beyond_the_end_is_refused_with_advice(kafka: Broker,
     member.close()
     with pytest.raises(RefusedStateError, match=r"999 .* beyond its end 5.*--reset-offsets"):
         scoring.inside()
+
+
+def test_the_lag_of_a_scorer_that_delivers_nothing_grows_also_once_it_has_paused_reading(
+    kafka: Broker, make_run: MakeRun
+) -> None:
+    topic, rows = kafka.create_topic(), Rows.random(3 * ROWS_MAX, rows_per_message=1_000)
+    messages = rows.messages(0)
+    scoring = Scoring.of(make_run(kafka, topic))
+    kafka.produce(topic, messages[:1])
+    scoring.sketch()
+    again = threading.Event()
+
+    def reach(point: str) -> None:
+        if point == "before-publish":
+            again.wait()
+
+    scorer = Scorer(consumer_of(scoring.settings(), reach=reach))
+    kafka.produce(topic, messages)
+    wait_until(lambda: scorer.consumer.source.paused == {0}, "a pause")
+    kafka.produce(topic, messages)
+    wait_until(lambda: scorer.consumer.watch.status.lag == {0: 1 + 2 * len(messages)}, "the lag")
+    again.set()
+    wait_until(lambda: scorer.consumer.watch.status.lag == {0: 0}, "its end")
+    scorer.stop()
+
+
+def test_what_a_transaction_leaves_in_the_log_is_no_lag(kafka: Broker, make_run: MakeRun) -> None:
+    topic, rows = kafka.create_topic(), Rows.random(100)
+    scoring = Scoring.of(make_run(kafka, topic))
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": f"rows of {topic}"})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    for message in rows.messages(0):
+        producer.produce(topic, message, partition=0)
+    producer.commit_transaction(30)
+    scoring.sketch()
+    scorer = scoring.begin()
+    wait_until(lambda: scorer.consumer.watch.status.lag == {0: 0}, "no lag behind the mark of the transaction")
+    assert scorer.consumer.watch.rows == 100
+    scorer.stop()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import msgpack
@@ -59,12 +60,13 @@ def scored(
     *,
     first: int = 0,
     columns: Any = None,
+    reference: ScoringBasis | None = None,
     **settings: Any,
 ) -> ScoredBatch:
     batch = batch_of(values, first)
     decoded = decode([value for value in values if value is not None], columns or FixedColumns(D))
-    scorer = BatchScorer("rows", ScoreSettings(topic="scores", **settings))
-    return scorer.score(batch, decoded, basis, state, now_s=1_060.0)
+    scorer = BatchScorer("rows", ScoreSettings(topic="scores", **settings), block_rows=10)
+    return scorer.score(batch, decoded, basis, state, 1_060.0, reference)
 
 
 def maps_of(found: ScoredBatch) -> list[dict[str, Any]]:
@@ -188,3 +190,32 @@ def test_messages_are_json_or_msgpack_with_the_same_content() -> None:
     (as_json,) = scored([message_of(row)], basis).messages
     (packed,) = scored([message_of(row)], basis, format="msgpack").messages
     assert msgpack.unpackb(packed.value) == json.loads(as_json.value)
+
+
+def test_block_means_are_of_the_shares_outside_the_reference_of_rows_that_it_has_not_counted() -> None:
+    rows, basis, reference = ordinary(25), basis_with(), replace(basis_with(counted_to=3), pinned=True)
+    found = scored([message_of(row) for row in rows], basis, reference=reference)
+    shares = reference.scorer.score(rows[3:]).residual_share
+    assert found.state.reference == reference.line
+    assert found.state.shares is not None
+    assert np.allclose(found.state.shares.baseline, [shares[:10].mean(), shares[10:20].mean()])
+    assert found.state.shares.rows == 2
+    again = scored([message_of(row) for row in rows], basis, found.state, reference=reference)
+    assert again.state.shares == found.state.shares, "rows that are scored again are counted once"
+
+
+def test_a_new_basis_keeps_the_blocks_and_a_new_reference_begins_them_again() -> None:
+    values, reference = [message_of(row) for row in ordinary(10)], replace(basis_with(), pinned=True)
+    before = scored(values, basis_with(), reference=reference).state
+    kept = scored(values, replace(basis_with(), pinned=True, id="other"), before, first=10, reference=reference).state
+    assert (kept.histogram.rows, kept.shares and kept.shares.blocks) == (10, 2)
+    begun = scored(values, basis_with(), before, first=10, reference=replace(reference, id="another")).state
+    assert (begun.histogram.rows, begun.shares and begun.shares.blocks) == (20, 1)
+
+
+def test_a_basis_that_is_the_reference_scores_rows_once() -> None:
+    rows, basis = ordinary(10), replace(basis_with(), pinned=True)
+    unused = replace(basis.scorer, components=np.roll(basis.scorer.components, 1, axis=1))
+    found = scored([message_of(row) for row in rows], basis, reference=replace(basis, scorer=unused))
+    assert found.state.shares is not None
+    assert found.state.shares.baseline == pytest.approx((basis.scorer.score(rows).residual_share.mean(),))

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from sfd_stream.observe.metrics import OF_ANY_PROCESS, WORKER_LABELS, declared
-from sfd_stream.score.watch import ScoreStatus, ScoreWatch
+from sfd_stream.score.watch import PartitionDrift, ScoreStatus, ScoreWatch
+from sfd_stream.sketch.scoring.block_means import BlockMeans
 from tests.support.watched import Clock
 from tests.unit.score.test_scoring import basis_with, message_of, ordinary, scored
 from tests.unit.worker.test_bars import FORBIDDEN, imported, tree_of
@@ -23,8 +26,31 @@ def watch_with_scores() -> ScoreWatch:
     rows[4, 7] = 90
     watch.took(3, messages=30, rows=30, nnz=360, size=9, tombstones=0)
     watch.delivered(3, scored([message_of(row) for row in rows], basis_with(), when={"residual_over_mean_min": 100}))
-    watch.status = ScoreStatus("scoring 1 of 1 partitions", True, {3: 17}, 1_940.0, 500)
+    watch.status = ScoreStatus("scoring 1 of 1 partitions", True, {3: 17}, 1_940.0, 500, {3: changed()})
     return watch
+
+
+def changed() -> PartitionDrift:
+    """40 blocks near 0.2, then one at 0.5."""
+    shares = BlockMeans(1).plus(np.append(np.random.default_rng(0).normal(0.2, 0.01, 40), 0.5))
+    return PartitionDrift(shares, shares.significance(1e-4))
+
+
+def test_drift_is_exported_with_its_bounds() -> None:
+    found = {name: value for (name, labels), value in samples(watch_with_scores()).items() if "_drift_" in name}
+    found = {name.removeprefix("sfd_score_drift_"): value for name, value in found.items()}
+    assert (found["blocks"], found["significant"]) == (41, 1)
+    assert found["baseline_ratio"] == pytest.approx(0.2, abs=0.01)
+    assert found["outside_ratio"] == pytest.approx(0.5)
+    assert 0 < found["change_lower_ratio"] < 0.3 < found["change_upper_ratio"]
+    assert found["p_value"] < 1e-4
+
+
+def test_before_the_first_block_after_the_baseline_only_its_progress_is_exported() -> None:
+    watch, shares = watch_with_scores(), BlockMeans(1).plus(np.zeros(7))
+    watch.status = replace(watch.status, drift={3: PartitionDrift(shares, shares.significance(1e-4))})
+    found = {name: value for (name, labels), value in samples(watch).items() if "_drift_" in name}
+    assert found == {"sfd_score_drift_blocks": 7}
 
 
 def samples(watch: ScoreWatch) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:

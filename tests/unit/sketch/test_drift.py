@@ -178,10 +178,29 @@ def test_the_newest_blocks_that_changed_are_the_window() -> None:
     found = significance(before, after)
     assert (found.significant, found.window) == (True, 4)
     assert found.change == pytest.approx(0.5, abs=0.05)
+    assert 0 < found.lower < found.change < found.upper
+    assert found.change - found.lower == pytest.approx(found.upper - found.change)
+
+
+@pytest.mark.parametrize("shift", [0.0, 0.05, 0.1, 0.15, 0.2, 0.3])
+def test_a_change_is_significant_where_its_bounds_exclude_none(shift: float) -> None:
+    before = np.random.default_rng(1).normal(1.0, 0.1, 40)
+    found = significance(before, before.mean() + np.full(8, shift), alpha=0.01)
+    assert found.significant == (found.lower > 0 or found.upper < 0)
+
+
+def test_the_last_blocks_alone_say_the_same_where_the_number_of_looks_is_known() -> None:
+    before = np.random.default_rng(1).normal(1.0, 0.1, 40)
+    after = np.append(np.random.default_rng(2).normal(1.0, 0.1, 28), [1.5] * 4)
+    whole, kept = significance(before, after), significance(before, after[-16:], looks=32)
+    assert (kept.window, kept.change) == (whole.window, whole.change)
+    assert kept.p_value == pytest.approx(whole.p_value * 5 / 6), "five windows instead of six share the same level"
+    with pytest.raises(ValueError, match="looks = 31"):
+        significance(before, after, looks=31)
 
 
 def test_blocks_without_any_spread_are_compared_exactly() -> None:
-    assert significance([0.5, 0.5], [0.5]) == (False, 1.0, 1, 0.0)
+    assert significance([0.5, 0.5], [0.5]) == (False, 1.0, 1, 0.0, 0.0, 0.0)
     assert significance([0.5, 0.5], [0.6]).p_value == 0
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from sfd_stream import FormatError, ScoreHistogram
 from sfd_stream.sketch.intervals import Intervals
+from sfd_stream.sketch.scoring.block_means import BlockMeans
 from sfd_stream.sketch.scoring.causes import Cause, Explanation
 from sfd_stream.sketch.scoring.histogram import SCORES, Bins
 from sfd_stream.sketch.scoring.score import Scores
@@ -75,7 +76,8 @@ def test_every_field_stands_in_the_table() -> None:
 
 
 HISTOGRAM = ScoreHistogram(7, 3, {name: Bins(np.array([-5, 64]), np.array([3, 4])) for name in SCORES})
-STATE = ScoreState(1042, "newest, k=3, centred", HISTOGRAM, HISTOGRAM.merge(HISTOGRAM))
+SHARES = BlockMeans(10, (0.25,) * 40, (0.5, 0.75), 2, 3, 1.5)
+STATE = ScoreState(1042, "newest, k=3, centred", HISTOGRAM, HISTOGRAM.merge(HISTOGRAM), "pinned 1f, k=3", SHARES)
 
 
 def test_a_state_comes_back() -> None:
@@ -97,6 +99,17 @@ def test_a_state_with_wrong_fields_is_refused(change: dict[str, Any]) -> None:
     fields = decode_map(encode(STATE), kind=KIND)
     with pytest.raises(FormatError, match="score state"):
         decode(encode_map(KIND, fields | change))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"looks": 1}, {"rows": 10}, {"block_rows": 0}, {"baseline": [0.25]}, {"recent": ["x", 1.0]}, {"total": None}],
+)
+def test_a_state_whose_blocks_do_not_fit_together_is_refused(change: dict[str, Any]) -> None:
+    fields = decode_map(encode(STATE), kind=KIND)
+    for drift in ({**fields["drift"], **change}, 7, {}):
+        with pytest.raises(FormatError, match="score state has drift"):
+            decode(encode_map(KIND, fields | {"drift": drift}))
 
 
 def test_the_key_of_a_state_names_group_topic_and_partition() -> None:
