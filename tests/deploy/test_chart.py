@@ -169,7 +169,7 @@ def test_what_is_not_given_is_as_the_program_has_it() -> None:
 def test_a_probe_waits_longer_than_anything_that_a_loop_may_wait_for() -> None:
     stuck_s = HttpSettings.model_fields["stuck_after_s"].default
     assert stuck_s > MERGE_FLUSH_S
-    for kind, ending in (("StatefulSet", "-stream"), ("Deployment", "-merge")):
+    for kind, ending in (("StatefulSet", "-stream"), ("Deployment", "-merge"), ("Deployment", "-score")):
         found = render(values_file("everything")).one(kind, ending)
         probe = found["spec"]["template"]["spec"]["containers"][0]["livenessProbe"]
         assert probe["timeoutSeconds"] >= 5
@@ -186,7 +186,7 @@ def test_selectors_find_the_workers_and_nobody_else(values: dict[str, Any]) -> N
         for m in answer.manifests()
         if "template" in m.get("spec", {})
     }
-    served = {"worker", "merge"} & set(labels)
+    served = {"worker", "merge", "score"} & set(labels)
     for manifest in answer.manifests():
         kind, wanted = manifest["kind"], manifest.get("spec", {}).get("selector", {})
         if kind in ("PodDisruptionBudget", "PodMonitor", "ServiceMonitor", "Service"):
@@ -232,7 +232,9 @@ def test_other_settings_are_another_pod() -> None:
     assert checksum(with_values()) != checksum(with_values(**{"settings/sketch/ell": 51}))
 
 
-@pytest.mark.parametrize(("kind", "ending"), [("StatefulSet", "-stream"), ("Deployment", "-merge")])
+@pytest.mark.parametrize(
+    ("kind", "ending"), [("StatefulSet", "-stream"), ("Deployment", "-merge"), ("Deployment", "-score")]
+)
 def test_probes_ask_the_port_that_the_settings_name(kind: str, ending: str) -> None:
     found = render(with_values("everything", **{"settings/http": {"port": 9999}})).one(kind, ending)
     container, *_ = found["spec"]["template"]["spec"]["containers"]
@@ -393,7 +395,7 @@ def test_helm_test_asks_every_service_whether_it_is_ready() -> None:
     }
     assert asked.pop("sketch-sfd-stream-test-settings") == ["config", "check"]
     assert {args[-1].removeprefix("http.host=") for args in asked.values()} == services
-    assert len(services) == 2
+    assert len(services) == 3
     assert all(args[:2] == ["health", "--ready"] for args in asked.values())
 
 

@@ -125,3 +125,39 @@ def test_monitors_take_a_timeout_and_rules_for_labels(monitor: str) -> None:
     spec = answer.one(monitor[0].upper() + monitor[1:])["spec"]
     (endpoint,) = spec.get("endpoints") or spec["podMetricsEndpoints"]
     assert (endpoint["scrapeTimeout"], endpoint["relabelings"], endpoint["metricRelabelings"]) == ("10s", rule, rule)
+
+
+SCORE = {"settings/snapshot": {"topic": "s"}, "settings/score": {"topic": "scores"}, "score/enabled": True}
+
+
+def test_scorers_are_a_deployment_of_their_own_by_choice() -> None:
+    assert "score" not in by_component()
+    answer = render(with_values(**SCORE, **{"score/replicas": 2, "score/extraArgs": ["--set", "score.causes=3"]}))
+    spec = answer.one("Deployment", "-score")["spec"]
+    (container,) = spec["template"]["spec"]["containers"]
+    assert (spec["replicas"], container["args"]) == (2, ["score", "--set", "score.causes=3"])
+    assert container["readinessProbe"]["httpGet"]["path"] == "/readyz"
+    assert spec["selector"]["matchLabels"]["app.kubernetes.io/component"] == "score"
+    assert answer.one("Service", "-score")["spec"]["selector"] == spec["selector"]["matchLabels"]
+
+
+@pytest.mark.parametrize(("score", "group"), [({}, "sketch-score"), ({"group": "own"}, "own")])
+def test_keda_scales_scorers_by_the_lag_of_their_own_group(score: dict[str, str], group: str) -> None:
+    changes = {**SCORE, "settings/score": {"topic": "scores", **score}, "partitions": 6, "keda/enabled": True}
+    answer = render(with_values(**changes))
+    spec = answer.one("ScaledObject", "-score")["spec"]
+    assert spec["scaleTargetRef"] == {"kind": "Deployment", "name": "sketch-sfd-stream-score"}
+    assert spec["maxReplicaCount"] == 6
+    assert spec["triggers"][0]["metadata"]["consumerGroup"] == group
+    assert "replicas" not in answer.one("Deployment", "-score")["spec"], "the scaler decides"
+    workers = answer.one("ScaledObject", "-stream")["spec"]
+    assert workers["triggers"][0]["metadata"]["consumerGroup"] == "sketch"
+
+
+def test_scorers_read_checkpoints_on_disk() -> None:
+    disk = {"settings/checkpoint/url": "file:///data", "persistence/accessMode": "ReadWriteMany"}
+    on_disk = pods(with_values(**SCORE, **disk, **{"persistence/enabled": True, "persistence/mountPath": "/data"}))
+    mounts = {
+        pod["containers"][0]["name"]: [m["name"] for m in pod["containers"][0]["volumeMounts"]] for pod in on_disk
+    }
+    assert "checkpoints" in mounts["score"]

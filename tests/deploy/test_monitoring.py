@@ -33,7 +33,7 @@ def thresholds(alerts: dict[str, dict[str, Any]]) -> dict[str, float]:
 
 def test_default_settings_give_the_thresholds_of_the_shipped_rules() -> None:
     shipped = thresholds({rule["alert"]: rule for rule in rules(ALERTS)})
-    assert len(shipped) == 8
+    assert len(shipped) == 9
     assert thresholds(alerts_of()) == shipped
 
 
@@ -98,6 +98,8 @@ def test_the_rules_of_a_release_fire_for_it_and_for_no_other(tmp_path: Path) -> 
             "runbookBaseUrl": RUNBOOKS,
             "settings/kafka/group.id": "g",
             "settings/merge": {"topic": "merged.rows"},
+            "settings/snapshot": {"topic": "s"},
+            "settings/score": {"topic": "scores"},
         }
     )
     (tmp_path / "rules.yaml").write_text(yaml.safe_dump(render(values).one("PrometheusRule")["spec"]))
@@ -125,6 +127,16 @@ def test_the_rules_hold_for_the_merge_of_the_release_too() -> None:
     for rule in (rule for group in spec["groups"] for rule in group["rules"]):
         selectors = re.findall(r"sfd[_:][a-z0-9_:]+(\{[^}]*\})?", rule["expr"])
         assert set(selectors) == {r'{namespace=~"data|",group="sketch",topic=~"rows|merged\\.rows"}'}
+
+
+@pytest.mark.parametrize(
+    ("score", "groups"),
+    [({"topic": "s"}, "sketch|sketch-score"), ({"topic": "s", "group": "of.its.own"}, r"sketch|of\\.its\\.own")],
+)
+def test_the_rules_hold_for_the_scorers_of_the_release_too(score: dict[str, str], groups: str) -> None:
+    for rule in alerts_of(**{"settings/snapshot": {"topic": "x"}, "settings/score": score}).values():
+        selectors = re.findall(r"sfd[_:][a-z0-9_:]+(\{[^}]*\})?", rule["expr"])
+        assert set(selectors) == {f'{{namespace=~"data|",group=~"{groups}",topic=~"rows"}}'}
 
 
 def dashboard_of(release: str, namespace: str) -> tuple[str, dict[str, Any]]:

@@ -12,6 +12,7 @@ import time
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,8 @@ import pytest
 import yaml
 
 from sfd_stream.cli.build import plan_of, shape_of, store_of
+from sfd_stream.cli.commands.basis import pinned_bases_of
+from sfd_stream.cli.commands.score import reader_of
 from sfd_stream.state.manifest import Binding, Kind
 from sfd_stream.state.partition import ENTRY_BYTES
 from sfd_stream.wire.rows.decode import encode_row
@@ -34,6 +37,7 @@ from tests.system.checkpoints.conftest import Site
 from tests.system.conftest import MakeRun, make_run
 from tests.system.processes.test_processes import Program, program
 from tests.system.runs import Run, WorkerProcess, wait_until
+from tests.unit.score.scored import Scoring
 from tests.unit.worker.chains import a_log, answering, driven
 
 SCRAPE_S = 1
@@ -119,6 +123,23 @@ def settings_of(kafka: Broker) -> dict[str, dict[str, Any]]:
     }
 
 
+def sketched(kafka: Broker, make_run: MakeRun, rng: np.random.Generator, **score: Any) -> Scoring:
+    """A topic whose first rows are sketched and published, for scorers."""
+    run = make_run(kafka, kafka.create_topic(partitions=2), changes=settings_of(kafka))
+    scoring = Scoring.of(run, **score)
+    produce(kafka, run, rng, 300)
+    scoring.sketch()
+    return scoring
+
+
+def with_reference(scoring: Scoring, block_rows: int) -> WorkerProcess:
+    """A scorer that compares rows with the sketch of now, as pinned."""
+    settings = scoring.settings()
+    with reader_of(settings, nullcontext) as reader:
+        reference = pinned_bases_of(settings).pin(reader.merged(), time.time())
+    return scoring.start(drift={"reference": reference, "block_rows": block_rows})
+
+
 def until(condition: Callable[[], bool], what: Callable[[], str], deadline_s: float = 150.0) -> None:
     deadline = time.monotonic() + deadline_s
     while not condition():
@@ -133,11 +154,14 @@ def test_every_panels_and_rules_query_answers(
     rng = np.random.default_rng(1)
     produce(kafka, run, rng, 300)  # something to catch up with
     worker = run.start()
-    prometheus = scrape(port_of(worker))
+    scoring = sketched(kafka, make_run, rng, when={"residual_over_mean_min": 1.0})
+    scorer = with_reference(scoring, block_rows=20)
+    prometheus = scrape(port_of(worker), port_of(scorer))
     missing = dict(panel_queries()) | {rule["record"]: rule["record"] for rule in rules(RECORDING)}
 
     def all_answer() -> bool:
-        produce(kafka, run, rng, 300)
+        for each in (run, scoring.run):
+            produce(kafka, each, rng, 300)
         for name in [name for name, query in missing.items() if prometheus.ask(query)]:
             del missing[name]
         return not missing
@@ -147,6 +171,7 @@ def test_every_panels_and_rules_query_answers(
     until(lambda: prometheus.values("sum(sfd_lag_messages)") == [0.0], lambda: "a lag that stays")
     assert prometheus.values("sum(sfd_applied_offset)") >= fed
     assert worker.alive
+    assert scorer.alive
 
 
 # Faults, each made for real in a group of its own, all at once and under one Prometheus
@@ -157,7 +182,10 @@ SIZES = {
 }  # fmt: skip
 """The alerts' own times and sizes, cut down to a test's."""
 
-COUNTED = {"SfdDeadLetterShare", "SfdFencedRepeatedly", "SfdRestarting", "SfdWorkerDown", "SfdErrorAbovePromise"}
+COUNTED = {
+    "SfdDeadLetterShare", "SfdFencedRepeatedly", "SfdRestarting", "SfdWorkerDown", "SfdErrorAbovePromise",
+    "SfdRowsChanged",
+}  # fmt: skip
 """Those that a slow machine alone can't cause."""
 
 TINY_BUFFER_BYTES = 10 * ENTRY_BYTES
@@ -175,6 +203,11 @@ class Faults:
         self._storeless = self._run(make_run, slow_at="before-Put:600")
         self._stalled = self._run(make_run, slow_loop_s=5.0, snapshot={"topic": small, "every_s": 1.0})
         self._robbed = self._run(make_run)
+        self._behind = sketched(kafka, make_run, self._rng)
+        self._behind.start(slow_at="before-publish:600")
+        self._changed = sketched(kafka, make_run, self._rng)
+        with_reference(self._changed, block_rows=20)
+        produce(kafka, self._changed.run, self._rng, 40 * 20)  # what later rows are compared with
         self._program = self._supervised(program)
         self._killed: set[int] = set()
 
@@ -197,7 +230,7 @@ class Faults:
 
     @property
     def targets(self) -> list[str]:
-        runs = (self._well, self._storeless, self._stalled, self._robbed)
+        runs = (self._well, self._storeless, self._stalled, self._robbed, self._behind.run, self._changed.run)
         wait_until(self._program.urls, "the supervisor's port")
         return [port_of(run.workers[0]) for run in runs] + [urllib.parse.urlparse(self._program.urls()[-1]).netloc]
 
@@ -215,13 +248,17 @@ class Faults:
             "SfdWorkerDown": self._site.group,
             "SfdPartitionsUnread": self._site.group,
             "SfdErrorAbovePromise": self._site.group,
+            "SfdRowsChanged": self._changed.settings().score_group,
+            "SfdScoreLagGrowing": self._behind.settings().score_group,
             "SfdNobodyWorks": self._well.group,
         }
 
     def make(self) -> None:
         for run in (self._well, self._stalled, self._robbed):
             self._rows(run, 20)
-        self._rows(self._storeless, 400)
+        for run in (self._storeless, self._behind.run):
+            self._rows(run, 400)
+        self._rows(self._changed.run, 20, of=10)
         self._kafka.produce(self._storeless.topic, [b"not rows"] * 40)
         newest = self._robbed.newest(0)
         if newest is not None and newest.kind is Kind.CHECKPOINT:  # it is the worker's again
@@ -235,9 +272,10 @@ class Faults:
         """The fault of one that had none: its only worker is gone."""
         self._well.workers[0].kill()
 
-    def _rows(self, run: Run, rows: int) -> None:
+    def _rows(self, run: Run, rows: int, of: int = 100) -> None:
+        """Rows of the first `of` columns."""
         for partition in (0, 1):
-            columns = [np.sort(self._rng.choice(100, 8, replace=False)) for _ in range(rows)]
+            columns = [np.sort(self._rng.choice(of, 8, replace=False)) for _ in range(rows)]
             values = [encode_row(row, self._rng.normal(size=8)) for row in columns]
             self._kafka.produce(run.topic, values, partition=partition)
 

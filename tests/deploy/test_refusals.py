@@ -69,6 +69,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
         {"merge/extraArgs": ["--set", f"kafka.sasl.password={SECRET}"]},
         "merge.extraArgs kafka.sasl.password is a secret",
     ),
+    ({"score/extraArgs": [f"--set=kafka.sasl.password={SECRET}"]}, "score.extraArgs kafka.sasl.password is a secret"),
     ({"merge/extraArgs": [f"--set=kafka.sasl.password={SECRET}"]}, "merge.extraArgs kafka.sasl.password is a secret"),
     (
         {"merge/extraArgs": ["--set", f"checkpoint.options.proxy_url=http://u:{SECRET}@p"]},
@@ -128,6 +129,17 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"partitions": 1}, "replicas is above partitions (1): a replica beyond"),
     ({"topics/create": True}, "topics.create needs partitions"),
     ({"merge/enabled": True}, "merge.enabled needs settings.merge.topic"),
+    ({"score/enabled": True}, "score.enabled needs settings.score.topic"),
+    (
+        {
+            "score/enabled": True,
+            "settings/snapshot": {"topic": "s"},
+            "settings/score": {"topic": "scores"},
+            "score/replicas": 4,
+            "partitions": 3,
+        },
+        "score.replicas is 4, but there are 3 partitions",
+    ),
     (
         {"merge/enabled": True, "settings/merge": {"topic": "world"}},
         "merge.enabled needs settings.snapshot.topic, or settings.merge.topics",

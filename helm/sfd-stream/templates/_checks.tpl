@@ -40,6 +40,17 @@
 {{- if and .Values.merge.enabled (include "sfd.onDisk" .) (ne .Values.persistence.accessMode "ReadWriteMany") -}}
 {{- fail (printf "merge.enabled with settings.checkpoint.url file:// needs persistence.accessMode ReadWriteMany, not %s: large snapshots are read from the checkpoint store, and the claim is held by the worker's node" .Values.persistence.accessMode) -}}
 {{- end -}}
+{{- if .Values.score.enabled -}}
+{{- if not (dig "score" "topic" "" $settings) -}}
+{{- fail "score.enabled needs settings.score.topic: where scores are written" -}}
+{{- end -}}
+{{- if and (include "sfd.onDisk" .) (ne .Values.persistence.accessMode "ReadWriteMany") -}}
+{{- fail (printf "score.enabled with settings.checkpoint.url file:// needs persistence.accessMode ReadWriteMany, not %s: large snapshots are read from the checkpoint store, and the claim is held by the worker's node" .Values.persistence.accessMode) -}}
+{{- end -}}
+{{- if and .Values.partitions (gt (.Values.score.replicas | int) (.Values.partitions | int)) -}}
+{{- fail (printf "score.replicas is %v, but there are %v partitions: the others would have nothing to do" .Values.score.replicas .Values.partitions) -}}
+{{- end -}}
+{{- end -}}
 {{- if and .Values.podAntiAffinityPreset (dig "podAntiAffinity" "" (.Values.affinity | default dict)) -}}
 {{- fail "podAntiAffinityPreset and affinity.podAntiAffinity say two things: set one of them" -}}
 {{- end -}}
@@ -122,11 +133,13 @@
 {{- fail (printf "keda.metadata.%s %s, and readable in the ScaledObject: put it into a TriggerAuthentication and name that under keda.authenticationRef" $name .) -}}
 {{- end -}}
 {{- end -}}
-{{- range .Values.merge.extraArgs -}}
+{{- range $component := list "merge" "score" -}}
+{{- range (index $root.Values $component).extraArgs -}}
 {{- $argument := regexReplaceAll "^--[a-z-]+=([^=]+=)" . "${1}" -}}
 {{- $name := ternary (splitList "=" $argument | first | trimPrefix "--") "argument" (contains "=" $argument) -}}
 {{- with include "sfd.secret" (dict "root" $root "name" (regexReplaceAll "^kafka\\." $name "") "value" (regexReplaceAll "^[^=]*=" $argument "")) -}}
-{{- fail (printf "merge.extraArgs %s %s, and readable in the pod's spec: put it into a Secret and name that under secretEnv" $name .) -}}
+{{- fail (printf "%s.extraArgs %s %s, and readable in the pod's spec: put it into a Secret and name that under secretEnv" $component $name .) -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

@@ -12,7 +12,7 @@
 {{- end -}}
 {{- end -}}
 
-{{/* Of a component: dict "root" . "component" "worker|merge" */}}
+{{/* Of a component: dict "root" . "component" "worker|merge|score" */}}
 {{- define "sfd.nameOf" -}}
 {{- include "sfd.fullname" .root -}}{{- if ne .component "worker" -}}-{{ .component }}{{- end -}}
 {{- end -}}
@@ -182,13 +182,22 @@ rollingUpdate: {maxSurge: 1, maxUnavailable: 0}
 {{- end -}}
 {{- end -}}
 
+{{/* The consumer group of the scorers, as the settings derive it. */}}
+{{- define "sfd.scoreGroup" -}}
+{{- dig "score" "group" "" .Values.settings | default (printf "%v-score" (index .Values.settings.kafka "group.id")) -}}
+{{- end -}}
+
 {{/* The selector of this release's series. A Prometheus that adds no namespace has this release only. */}}
 {{- define "sfd.series" -}}
 {{- $topics := list (.Values.settings.input.topic | toString | regexQuoteMeta) -}}
 {{- with dig "merge" "topic" "" .Values.settings -}}
 {{- $topics = append $topics (toString . | regexQuoteMeta) -}}
 {{- end -}}
-{{- printf "{namespace=~\"%s|\",group=%q,topic=~%q}" .Release.Namespace (index .Values.settings.kafka "group.id" | toString) (join "|" $topics) -}}
+{{- $group := printf "group=%q" (index .Values.settings.kafka "group.id" | toString) -}}
+{{- if dig "score" "topic" "" .Values.settings -}}
+{{- $group = printf "group=~%q" (printf "%s|%s" (index .Values.settings.kafka "group.id" | toString | regexQuoteMeta) (include "sfd.scoreGroup" . | regexQuoteMeta)) -}}
+{{- end -}}
+{{- printf "{namespace=~\"%s|\",%s,topic=~%q}" .Release.Namespace $group (join "|" $topics) -}}
 {{- end -}}
 
 {{/* By alert, the number that it compares with: as given, or derived from the settings; "none" leaves the alert out. */}}
@@ -204,6 +213,7 @@ rollingUpdate: {maxSurge: 1, maxUnavailable: 0}
   "SfdFencedRepeatedly" 2
   "SfdLoopNotTurning" (dig "http" "stuck_after_s" 60 $settings)
   "SfdRestarting" 2
+  "SfdScoreLagGrowing" 10000
 -}}
 {{- range $alert, $value := merge (deepCopy (.Values.prometheusRule.thresholds | default dict)) $derived }}
 {{- if and (not (kindIs "string" $value)) (eq (floor $value) (float64 $value)) }}
@@ -222,11 +232,14 @@ rollingUpdate: {maxSurge: 1, maxUnavailable: 0}
 {{- index .Values.settings.kafka "sasl.mechanism" | default (index .Values.settings.kafka "sasl.mechanisms") | default "GSSAPI" -}}
 {{- end -}}
 
-{{/* The metadata of KEDA's kafka trigger: sasl and tls as the worker has them; what is given in keda.metadata holds over all. */}}
+{{/* The metadata of KEDA's kafka trigger: dict "root" . "group" "...". sasl and tls as the worker has them; what is given in
+keda.metadata holds over all. */}}
 {{- define "sfd.kedaMetadata" -}}
+{{- $group := .group -}}
+{{- with .root -}}
 {{- $made := dict
   "bootstrapServers" (index .Values.settings.kafka "bootstrap.servers")
-  "consumerGroup" (index .Values.settings.kafka "group.id")
+  "consumerGroup" $group
   "topic" .Values.settings.input.topic
   "lagThreshold" (.Values.keda.lagThreshold | int64 | toString)
   "offsetResetPolicy" (dig "input" "start" "earliest" .Values.settings)
@@ -244,6 +257,7 @@ rollingUpdate: {maxSurge: 1, maxUnavailable: 0}
 {{- range $name, $value := mergeOverwrite $made (.Values.keda.metadata | default dict) -}}
 {{- if $value }}
 {{ $name }}: {{ $value | quote }}
+{{- end }}
 {{- end }}
 {{- end }}
 {{- end -}}

@@ -1,8 +1,8 @@
-{{/* A pod of ours: dict "root" . "component" "worker|merge|topics" "args" (list ...) "resources" {...} "serves" bool "restart" "" */}}
+{{/* A pod of ours: dict "root" . "component" "worker|merge|score|topics" "args" (list ...) "resources" {...} "serves" bool "restart" "" */}}
 {{- define "sfd.pod" -}}
 {{- $root := .root -}}
 {{- /* A pod that needs no checkpoints must not wait for a claim that another node holds. */}}
-{{- $onDisk := and (include "sfd.onDisk" $root) (has .component (list "worker" "merge")) -}}
+{{- $onDisk := and (include "sfd.onDisk" $root) (has .component (list "worker" "merge" "score")) -}}
 metadata:
   annotations:
     {{- $checksum := dict "checksum/settings" (include "sfd.settings" $root | sha256sum) }}
