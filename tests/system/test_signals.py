@@ -7,7 +7,7 @@ import time
 
 from tests.support.kafka import Broker
 from tests.system.conftest import MakeRun, disk_or_s3_by_protocol
-from tests.system.runs import Rows, assert_counts, assert_same, wait_until
+from tests.system.runs import Rows, Run, assert_counts, assert_same, wait_until
 from tests.system.shown import all_shown, output_topic
 
 SELDOM = {"checkpoint": {"every_rows": 10**9, "every_s": 3600}}
@@ -47,6 +47,11 @@ def test_a_second_signal_ends_at_once_and_nothing_is_lost(kafka: Broker, make_ru
     assert_counts(run.state(0), rows.matrices[0])
 
 
+def last_of_epoch(run: Run, partition: int, epoch: int) -> int:
+    """Number of the newest manifest of an epoch; 0 if they are pruned."""
+    return max((each.number for each in run.manifests(partition) if each.epoch <= epoch), default=0)
+
+
 @disk_or_s3_by_protocol
 def test_a_worker_stopped_past_its_session_writes_and_shows_nothing_more_and_comes_back_clean(
     kafka: Broker, make_run: MakeRun, store: str, protocol: str
@@ -66,14 +71,16 @@ def test_a_worker_stopped_past_its_session_writes_and_shows_nothing_more_and_com
     produce(0, 300)
     zombie = run.start()
     zombie.until_logged('"checkpoint"')
+    wait_until(lambda: all(run.newest(partition) is not None for partition in range(2)), "a manifest of each partition")
     zombie.signal(signal.SIGSTOP)
-    time.sleep(0.5)  # what it had sent to a store arrives
     stopped = {partition: run.newest(partition) for partition in range(2)}
-    epochs = {partition: manifest.epoch for partition, manifest in stopped.items() if manifest is not None}
+    epochs = {partition: manifest.epoch for partition, manifest in stopped.items()}
     other = run.start()
     other.until_logged("restored")
     produce(300, 600)
     wait_until(lambda: durable(600), "the other's checkpoints")
+    # A request that the zombie had sent before it was stopped may have reached the store late, but not after the claim.
+    last = {each: max(stopped[each].number, last_of_epoch(run, each, epochs[each])) for each in range(2)}
     zombie.signal(signal.SIGCONT)
     produce(600, 1000)
     wait_until(
@@ -81,8 +88,7 @@ def test_a_worker_stopped_past_its_session_writes_and_shows_nothing_more_and_com
     )
     wait_until(lambda: durable(1000), "the rest")
     for partition in range(2):
-        later = [m for m in run.manifests(partition) if m.epoch <= epochs[partition]]
-        assert all(m.number <= stopped[partition].number for m in later), "none of its epoch after it was stopped"
+        assert last_of_epoch(run, partition, epochs[partition]) <= last[partition], "no manifest after it was stopped"
     assert zombie.alive, zombie.log()
     for worker in (zombie, other):
         worker.signal(signal.SIGTERM)
@@ -91,7 +97,7 @@ def test_a_worker_stopped_past_its_session_writes_and_shows_nothing_more_and_com
         seen = all_shown(kafka, shown, partition)
         own = [each for each in seen if each.id.epoch <= epochs[partition]]
         assert len(own) < len(seen), "the other's are shown"
-        assert all(each.id.number <= stopped[partition].number for each in own), "nothing that was not durable by then"
+        assert all(each.id.number <= last[partition] for each in own), "nothing that was not durable by then"
     run.to_the_end()
     undisturbed = make_run(kafka, topic)
     undisturbed.to_the_end()
