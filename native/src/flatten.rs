@@ -23,12 +23,13 @@ pub struct Limits {
 pub struct Rows {
     pub rows_of_message: Vec<i64>, // LEFT where the message is not taken
     pub lengths: Vec<i64>,
-    pub hashes: Vec<i32>,
+    pub hashes: Vec<i32>, // the columns themselves where features are numbers
     pub values: Vec<f64>,
     pub name_ends: Vec<u64>, // in `names`; empty unless names are kept
     pub names: Vec<u8>,
     pub keep_names: bool,
     pub seed: u32,
+    pub columns_end: u64, // 0 where features are names
 }
 
 pub const LEFT: i64 = -1;

@@ -1,4 +1,4 @@
-//! Batches of messages to named features, without the interpreter: the decoder that `sfd_stream/wire/compiled.py` loads.
+//! Batches of messages to features, without the interpreter: the decoder that `sfd_stream/wire/compiled.py` loads.
 //!
 //! It takes what is common and leaves the rest, good or bad, to the reference in Python, message by message. What it
 //! takes, it makes the same of, to the last bit. The interface is that of C, so one library serves every Python.
@@ -18,7 +18,7 @@ use std::panic::catch_unwind;
 use value::{Left, Result, Value};
 
 /// Counted up with every change of the interface.
-const INTERFACE: u32 = 1;
+const INTERFACE: u32 = 2;
 
 /// What a batch holds. The arrays belong to `rows` and are valid until `sfd_free(rows)`.
 #[repr(C)]
@@ -50,6 +50,8 @@ pub struct Wanted {
     limits: Limits,
     seed: u32,
     keep_names: u32,
+    /// Features are the numbers of columns below this one; 0 where they are names, which are hashed.
+    columns_end: u64,
 }
 
 #[no_mangle]
@@ -170,7 +172,8 @@ impl Schema {
 
 fn decode(sources: Option<(&Plan, &Schema)>, data: &[u8], ends: &[i64], wanted: &Wanted) -> Rows {
     let limits = wanted.limits;
-    let mut out = Rows { seed: wanted.seed, keep_names: wanted.keep_names != 0, ..Rows::default() };
+    let (seed, keep_names) = (wanted.seed, wanted.keep_names != 0);
+    let mut out = Rows { seed, keep_names, columns_end: wanted.columns_end, ..Rows::default() };
     let mut records = sources.map(|(plan, schema)| (Flattener::new(plan, limits), schema));
     let mut start = 0;
     for end in ends {

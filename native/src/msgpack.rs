@@ -1,5 +1,5 @@
-//! Rows in msgpack whose features are hashed: the keys `i`, `v` and `p` in any order, as arrays or bins.
-//! `docs/reference/formats.md` has the format; `wire/row_general.py` is the reference.
+//! Rows in msgpack: the keys `i`, `v` and `p` in any order, as arrays or bins. Features are columns, or names to hash.
+//! `docs/reference/formats.md` has the format; `wire/rows/read_any.py` is the reference.
 
 use crate::flatten::{Limits, Rows};
 use crate::value::{Left, Result};
@@ -8,55 +8,84 @@ use std::fmt::Write;
 /// Adds the rows of one message.
 pub fn add_rows(message: &[u8], limits: &Limits, out: &mut Rows) -> Result<()> {
     let mut reader = Reader { bytes: message, at: 0 };
-    let (mut indices, mut values, mut pointers) = (None, None, None);
+    let (mut nnz, mut values, mut pointers) = (None, None, None);
     let fields = reader.byte()?;
     if !(0x81..=0x83).contains(&fields) {
         return Err(Left);
     }
     for _ in 0..fields & 0x0f {
-        let field = match reader.take(2)? {
-            b"\xa1i" => &mut indices,
-            b"\xa1v" => &mut values,
-            b"\xa1p" => &mut pointers,
+        match reader.take(2)? {
+            b"\xa1i" if nnz.is_none() => nnz = Some(add_features(&mut reader, limits, out)?),
+            b"\xa1v" if values.is_none() => values = Some(add_values(&mut reader, limits, out)?),
+            b"\xa1p" if pointers.is_none() => pointers = Some(read_pointers(&mut reader, limits)?),
             _ => return Err(Left),
-        };
-        if field.is_some() {
-            return Err(Left);
         }
-        *field = Some(reader.field()?);
     }
     if reader.at != message.len() {
         return Err(Left);
     }
-    let indices = indices.ok_or(Left)?;
-    if indices.count as u64 > limits.nnz_max {
+    let nnz = nnz.ok_or(Left)?;
+    match values {
+        None => out.values.resize(out.hashes.len(), 1.0),
+        Some(Values::Packed(bytes)) => add_packed(bytes, nnz, out)?,
+        Some(Values::Added(count)) if count == nnz => (),
+        Some(Values::Added(_)) => return Err(Left),
+    }
+    match pointers {
+        None => out.lengths.push(nnz as i64),
+        Some(pointers) => add_lengths(&pointers, nnz, out)?,
+    }
+    Ok(())
+}
+
+/// What stands in a field: an array of this many elements, or bytes.
+enum Field<'a> {
+    Array(usize),
+    Bin(&'a [u8]),
+}
+
+/// Adds columns or names, and returns how many.
+fn add_features(reader: &mut Reader<'_>, limits: &Limits, out: &mut Rows) -> Result<usize> {
+    let field = reader.field()?;
+    let count = match field {
+        Field::Array(count) => count,
+        Field::Bin(bytes) => bytes.len() / 4,
+    };
+    if count as u64 > limits.nnz_max {
         return Err(Left);
     }
-    add_names(&indices, limits, out)?;
-    add_values(values, indices.count, out)?;
-    add_lengths(pointers, indices.count, limits, out)
-}
-
-/// The elements of an array, or the bytes of a bin if it is packed.
-struct Field<'a> {
-    bytes: &'a [u8],
-    count: usize,
-    packed: bool,
-}
-
-fn add_names(field: &Field<'_>, limits: &Limits, out: &mut Rows) -> Result<()> {
-    let mut digits = String::new();
-    let mut put_number = |number: &dyn std::fmt::Display, out: &mut Rows| {
-        digits.clear();
-        write!(digits, "{number}").map_err(|_| Left)?;
-        out.put_name(digits.as_bytes());
-        Ok(())
-    };
-    if field.packed {
-        return words(field.bytes)?.try_for_each(|number| put_number(&number, out));
+    match field {
+        Field::Bin(bytes) if out.columns_end > 0 => add_packed_columns(bytes, out)?,
+        Field::Bin(bytes) => {
+            let mut digits = Digits::default();
+            words(bytes)?.try_for_each(|number| digits.put(&number, out))?;
+        }
+        Field::Array(_) if out.columns_end > 0 => add_columns(reader, count, out)?,
+        Field::Array(_) => add_names(reader, count, limits, out)?,
     }
-    let mut reader = Reader { bytes: field.bytes, at: 0 };
-    for _ in 0..field.count {
+    Ok(count)
+}
+
+fn add_packed_columns(bytes: &[u8], out: &mut Rows) -> Result<()> {
+    let (before, end) = (out.hashes.len(), out.columns_end);
+    out.hashes.extend(words(bytes)?.map(|column| column as i32));
+    if out.hashes[before..].iter().all(|column| u64::from(*column as u32) < end) { Ok(()) } else { Err(Left) }
+}
+
+fn add_columns(reader: &mut Reader<'_>, count: usize, out: &mut Rows) -> Result<()> {
+    for _ in 0..count {
+        let column = reader.whole()?;
+        if column >= out.columns_end {
+            return Err(Left);
+        }
+        out.hashes.push(column as i32); // the end is at most 2^31
+    }
+    Ok(())
+}
+
+fn add_names(reader: &mut Reader<'_>, count: usize, limits: &Limits, out: &mut Rows) -> Result<()> {
+    let mut digits = Digits::default();
+    for _ in 0..count {
         match reader.element()? {
             Element::Text(text) => {
                 if text.len() as u64 > limits.string_bytes_max || std::str::from_utf8(text).is_err() {
@@ -64,38 +93,42 @@ fn add_names(field: &Field<'_>, limits: &Limits, out: &mut Rows) -> Result<()> {
                 }
                 out.put_name(text);
             }
-            Element::Signed(number) => put_number(&number, out)?,
-            Element::Unsigned(number) => put_number(&number, out)?,
+            Element::Signed(number) => digits.put(&number, out)?,
+            Element::Unsigned(number) => digits.put(&number, out)?,
             Element::Float(_) => return Err(Left),
         }
     }
     Ok(())
 }
 
-fn add_values(field: Option<Field<'_>>, nnz: usize, out: &mut Rows) -> Result<()> {
-    let field = match field {
-        Some(field) => field,
-        None => {
-            out.values.resize(out.hashes.len(), 1.0);
-            return Ok(());
-        }
-    };
-    if field.packed {
-        if field.bytes.len() == 8 * nnz {
-            out.values.extend(field.bytes.chunks_exact(8).map(|b| f64::from_le_bytes(b.try_into().unwrap_or_default())));
-        } else if field.bytes.len() == 4 * nnz {
-            let singles = field.bytes.chunks_exact(4).map(|b| f32::from_le_bytes(b.try_into().unwrap_or_default()));
-            out.values.extend(singles.map(f64::from));
-        } else {
-            return Err(Left);
-        }
-        return Ok(());
+/// Numbers as names.
+#[derive(Default)]
+struct Digits(String);
+
+impl Digits {
+    fn put(&mut self, number: &dyn std::fmt::Display, out: &mut Rows) -> Result<()> {
+        self.0.clear();
+        write!(self.0, "{number}").map_err(|_| Left)?;
+        out.put_name(self.0.as_bytes());
+        Ok(())
     }
-    if field.count != nnz {
+}
+
+/// The values of a message: added already, or packed in a width that the number of features decides.
+enum Values<'a> {
+    Added(usize),
+    Packed(&'a [u8]),
+}
+
+fn add_values<'a>(reader: &mut Reader<'a>, limits: &Limits, out: &mut Rows) -> Result<Values<'a>> {
+    let count = match reader.field()? {
+        Field::Bin(bytes) => return Ok(Values::Packed(bytes)),
+        Field::Array(count) => count,
+    };
+    if count as u64 > limits.nnz_max {
         return Err(Left);
     }
-    let mut reader = Reader { bytes: field.bytes, at: 0 };
-    for _ in 0..nnz {
+    for _ in 0..count {
         out.values.push(match reader.element()? {
             Element::Signed(number) => number as f64,
             Element::Unsigned(number) => number as f64,
@@ -103,27 +136,33 @@ fn add_values(field: Option<Field<'_>>, nnz: usize, out: &mut Rows) -> Result<()
             Element::Text(_) => return Err(Left),
         });
     }
+    Ok(Values::Added(count))
+}
+
+fn add_packed(bytes: &[u8], nnz: usize, out: &mut Rows) -> Result<()> {
+    if bytes.len() == 8 * nnz {
+        out.values.extend(bytes.chunks_exact(8).map(|b| f64::from_le_bytes(b.try_into().unwrap_or_default())));
+    } else if bytes.len() == 4 * nnz {
+        let singles = bytes.chunks_exact(4).map(|b| f32::from_le_bytes(b.try_into().unwrap_or_default()));
+        out.values.extend(singles.map(f64::from));
+    } else {
+        return Err(Left);
+    }
     Ok(())
 }
 
+fn read_pointers(reader: &mut Reader<'_>, limits: &Limits) -> Result<Vec<u64>> {
+    let most = limits.rows_max.saturating_add(1);
+    match reader.field()? {
+        Field::Bin(bytes) if bytes.len() as u64 / 4 <= most => Ok(words(bytes)?.map(u64::from).collect()),
+        Field::Array(count) if count as u64 <= most => (0..count).map(|_| reader.whole()).collect(),
+        _ => Err(Left),
+    }
+}
+
 /// The features of each row, from the row pointers.
-fn add_lengths(field: Option<Field<'_>>, nnz: usize, limits: &Limits, out: &mut Rows) -> Result<()> {
-    let field = match field {
-        Some(field) => field,
-        None => {
-            out.lengths.push(nnz as i64);
-            return Ok(());
-        }
-    };
-    let pointers: Vec<u64> = if field.packed {
-        words(field.bytes)?.map(u64::from).collect()
-    } else {
-        let mut reader = Reader { bytes: field.bytes, at: 0 };
-        (0..field.count).map(|_| reader.element()?.whole()).collect::<Result<_>>()?
-    };
-    let ends = (pointers.first().copied(), pointers.last().copied());
-    let rows = (pointers.len() as u64).saturating_sub(1);
-    if ends != (Some(0), Some(nnz as u64)) || rows > limits.rows_max {
+fn add_lengths(pointers: &[u64], nnz: usize, out: &mut Rows) -> Result<()> {
+    if (pointers.first().copied(), pointers.last().copied()) != (Some(0), Some(nnz as u64)) {
         return Err(Left);
     }
     for pair in pointers.windows(2) {
@@ -147,16 +186,6 @@ enum Element<'a> {
     Float(f64),
 }
 
-impl Element<'_> {
-    fn whole(&self) -> Result<u64> {
-        match *self {
-            Element::Unsigned(number) => Ok(number),
-            Element::Signed(number) => u64::try_from(number).map_err(|_| Left),
-            _ => Err(Left),
-        }
-    }
-}
-
 struct Reader<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -170,56 +199,69 @@ impl<'a> Reader<'a> {
         Ok(found)
     }
 
+    fn bytes<const N: usize>(&mut self) -> Result<[u8; N]> {
+        self.take(N)?.try_into().map_err(|_| Left)
+    }
+
     fn byte(&mut self) -> Result<u8> {
-        Ok(self.take(1)?[0])
+        let [byte] = self.bytes()?;
+        Ok(byte)
     }
 
-    /// A big-endian number of up to 8 bytes.
-    fn number(&mut self, width: usize) -> Result<u64> {
-        Ok(self.take(width)?.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte)))
+    /// An unsigned number, of which the kind says in how many bytes it stands: 1, 2, 4 or 8.
+    fn number(&mut self, kind: u8) -> Result<u64> {
+        Ok(match kind & 3 {
+            0 => u64::from(self.byte()?),
+            1 => u64::from(u16::from_be_bytes(self.bytes()?)),
+            2 => u64::from(u32::from_be_bytes(self.bytes()?)),
+            _ => u64::from_be_bytes(self.bytes()?),
+        })
     }
 
-    fn size(&mut self, width: usize) -> Result<usize> {
-        usize::try_from(self.number(width)?).map_err(|_| Left)
+    fn size(&mut self, kind: u8) -> Result<usize> {
+        usize::try_from(self.number(kind)?).map_err(|_| Left)
     }
 
     fn field(&mut self) -> Result<Field<'a>> {
         let kind = self.byte()?;
-        if let 0xc4..=0xc6 = kind {
-            let size = self.size(1 << (kind - 0xc4))?;
-            let bytes = self.take(size)?;
-            return Ok(Field { bytes, count: size / 4, packed: true });
-        }
-        let count = match kind {
-            0x90..=0x9f => usize::from(kind & 0x0f),
-            0xdc => self.size(2)?,
-            0xdd => self.size(4)?,
+        Ok(match kind {
+            0x90..=0x9f => Field::Array(usize::from(kind & 0x0f)),
+            0xdc | 0xdd => Field::Array(self.size(kind - 0xdb)?),
+            0xc4..=0xc6 => {
+                let size = self.size(kind - 0xc4)?;
+                Field::Bin(self.take(size)?)
+            }
             _ => return Err(Left),
-        };
-        let start = self.at;
-        for _ in 0..count {
-            self.element()?;
-        }
-        Ok(Field { bytes: &self.bytes[start..self.at], count, packed: false })
+        })
     }
 
+    /// A number that is not negative.
+    fn whole(&mut self) -> Result<u64> {
+        match self.element()? {
+            Element::Unsigned(number) => Ok(number),
+            Element::Signed(number) => u64::try_from(number).map_err(|_| Left),
+            _ => Err(Left),
+        }
+    }
+
+    #[inline]
     fn element(&mut self) -> Result<Element<'a>> {
         let kind = self.byte()?;
         Ok(match kind {
             0x00..=0x7f => Element::Unsigned(u64::from(kind)),
             0xe0..=0xff => Element::Signed(i64::from(kind as i8)),
             0xa0..=0xbf => Element::Text(self.take(usize::from(kind & 0x1f))?),
-            0xd9 | 0xda | 0xdb => {
-                let size = self.size(1 << (kind - 0xd9))?;
+            0xd9..=0xdb => {
+                let size = self.size(kind - 0xd9)?;
                 Element::Text(self.take(size)?)
             }
-            0xca => Element::Float(f64::from(f32::from_bits(self.number(4)? as u32))),
-            0xcb => Element::Float(f64::from_bits(self.number(8)?)),
-            0xcc..=0xcf => Element::Unsigned(self.number(1 << (kind - 0xcc))?),
-            0xd0 => Element::Signed(i64::from(self.number(1)? as u8 as i8)),
-            0xd1 => Element::Signed(i64::from(self.number(2)? as u16 as i16)),
-            0xd2 => Element::Signed(i64::from(self.number(4)? as u32 as i32)),
-            0xd3 => Element::Signed(self.number(8)? as i64),
+            0xca => Element::Float(f64::from(f32::from_be_bytes(self.bytes()?))),
+            0xcb => Element::Float(f64::from_be_bytes(self.bytes()?)),
+            0xcc..=0xcf => Element::Unsigned(self.number(kind - 0xcc)?),
+            0xd0 => Element::Signed(i64::from(i8::from_be_bytes(self.bytes()?))),
+            0xd1 => Element::Signed(i64::from(i16::from_be_bytes(self.bytes()?))),
+            0xd2 => Element::Signed(i64::from(i32::from_be_bytes(self.bytes()?))),
+            0xd3 => Element::Signed(i64::from_be_bytes(self.bytes()?)),
             _ => return Err(Left),
         })
     }

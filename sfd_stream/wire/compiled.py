@@ -1,4 +1,4 @@
-"""The compiled decoder, where it is installed: named features of a whole batch at once, without the interpreter's lock.
+"""The compiled decoder, where it is installed: all messages of a batch at once, without the interpreter's lock.
 
 It takes what is common and leaves every other message, good or bad, to the reference in Python. What it takes it makes
 the same of, to the last bit: it changes the cost of decoding and nothing else. `native/` has its sources, in Rust;
@@ -18,6 +18,7 @@ from weakref import finalize
 
 import numpy as np
 
+from sfd_stream.wire.columns import Columns, HashedColumns
 from sfd_stream.wire.hashing import HashedNames
 from sfd_stream.wire.rows.part import Part, RowLimits
 
@@ -25,11 +26,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from sfd_stream.sketch.rows import Int
-    from sfd_stream.wire.columns import HashedColumns
     from sfd_stream.wire.features import FeatureMap
 
 LIBRARY: Final = Path(__file__).with_name("libsfd_decode.so")
-_INTERFACE: Final = 1
+_INTERFACE: Final = 2
 _TOGETHER_BYTES: Final = 8 * 2**20
 """Messages of about this many bytes are decoded in one call, which bounds the memory that it needs."""
 
@@ -62,7 +62,7 @@ def is_available() -> bool:
     return _library() is not None
 
 
-def take_rows(values: Sequence[bytes], columns: HashedColumns, limits: RowLimits) -> tuple[list[Part], Int]:
+def take_rows(values: Sequence[bytes], columns: Columns, limits: RowLimits) -> tuple[list[Part], Int]:
     """The rows in msgpack that the library takes as parts, and the other messages: all, where it is not available."""
     library = _library()
     return _taken(library, _Plans(None, None), values, columns, limits) if library else ([], _all(values))
@@ -99,10 +99,10 @@ def _all(values: Sequence[bytes]) -> Int:
 
 
 def _taken(
-    library: Any, plans: _Plans, values: Sequence[bytes], columns: HashedColumns, limits: RowLimits
+    library: Any, plans: _Plans, values: Sequence[bytes], columns: Columns, limits: RowLimits
 ) -> tuple[list[Part], Int]:
-    wanted = _Wanted(limits.message_bytes_max, limits.nnz_max, limits.rows_max, limits.string_bytes_max,
-                     columns.seed, columns.learning)  # fmt: skip
+    names = (columns.seed, columns.learning, 0) if isinstance(columns, HashedColumns) else (0, False, columns.end)
+    wanted = _Wanted(limits.message_bytes_max, limits.nnz_max, limits.rows_max, limits.string_bytes_max, *names)
     lengths = np.fromiter(map(len, values), dtype=np.int64, count=len(values))
     parts, left = [], [_all(())]
     for start, stop in _pieces(lengths):
@@ -140,7 +140,8 @@ def _decoded(
     finally:
         library.sfd_free(batch.rows)
     taken = rows >= 0
-    features = HashedNames(hashes, texts, np.concatenate([ends[:0], [0], ends[:-1]]) if len(ends) else ends, ends)
+    starts = np.concatenate([ends[:0], [0], ends[:-1]]) if len(ends) else ends
+    features = hashes if wanted.columns_end else HashedNames(hashes, texts, starts, ends)
     part = Part(numbers[taken], rows[taken], _sums(lengths, rows[taken]), lengths, features, values)
     return part, numbers[~taken]
 
@@ -170,6 +171,7 @@ class _Wanted(ctypes.Structure):
     _fields_ = (
         ("message_bytes_max", ctypes.c_uint64), ("nnz_max", ctypes.c_uint64), ("rows_max", ctypes.c_uint64),
         ("string_bytes_max", ctypes.c_uint64), ("seed", ctypes.c_uint32), ("keep_names", ctypes.c_uint32),
+        ("columns_end", ctypes.c_uint64),
     )  # fmt: skip
 
 

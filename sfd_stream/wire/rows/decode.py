@@ -1,8 +1,8 @@
 """Rows on the wire: a poll batch of messages to one checked block, good messages undisturbed by bad ones.
 
-Four readers share the work: packed rows and friendly lists of a whole batch at once by numpy, packed blocks each as it
-lies in its bytes, whatever is left message by message by msgpack. Where columns are hashed, the compiled decoder comes
-first if it is installed. Which one reads a message changes its cost and nothing else.
+The compiled decoder reads names and lists of a whole batch at once, if it is installed. Packed numbers need none: numpy
+copies those of a whole batch, of blocks message by message. Without the compiled decoder numpy reads lists too. What is
+left is read message by message by msgpack. Which one reads a message changes its cost and nothing else.
 `docs/reference/formats.md` has the format.
 """
 
@@ -22,7 +22,7 @@ from sfd_stream.wire.rows.part import MAGNITUDE_MAX, Part, Reason, RowLimits, ba
 from sfd_stream.wire.rows.read_any import Piece, part_of, read_message
 from sfd_stream.wire.rows.read_blocks import all_look_like_blocks, take_blocks
 from sfd_stream.wire.rows.read_lists import TOGETHER_MIN, take_lists
-from sfd_stream.wire.rows.read_packed import Joined, take_packed
+from sfd_stream.wire.rows.read_packed import Joined, is_packed, take_packed
 from sfd_stream.wire.rows.validate import Faults, checked, merged, placed_in, texts_of
 
 if TYPE_CHECKING:
@@ -66,12 +66,7 @@ def decode(values: Sequence[bytes], columns: Columns, limits: RowLimits = _DEFAU
     """
     _check_kinds(values, columns)
     faults: Faults = {}
-    parts = (
-        _read_names(values, columns, limits, faults)
-        if isinstance(columns, HashedColumns)
-        else _read(values, limits, faults)
-    )
-    return assembled(len(values), parts, faults, columns)
+    return assembled(len(values), _read(values, columns, limits, faults), faults, columns)
 
 
 def assembled(messages: int, parts: list[Part], faults: Faults, columns: Columns) -> DecodedBatch:
@@ -104,19 +99,16 @@ def decode_one(value: bytes, columns: Columns, limits: RowLimits = _DEFAULT_LIMI
     return batch
 
 
-def _read_names(values: Sequence[bytes], columns: HashedColumns, limits: RowLimits, faults: Faults) -> list[Part]:
-    """Bytes to parts, for columns that are hashed."""
-    if not is_available():
-        return _read(values, limits, faults, hashed=True)
-    parts, rest = take_rows(values, columns, limits)
-    return parts + _read_each(values, rest, limits, faults, hashed=True)
-
-
-def _read(values: Sequence[bytes], limits: RowLimits, faults: Faults, *, hashed: bool = False) -> list[Part]:
+def _read(values: Sequence[bytes], columns: Columns, limits: RowLimits, faults: Faults) -> list[Part]:
     """Bytes to parts, each message by the fastest reader that takes it."""
-    parts, rest = ([], np.arange(len(values))) if all_look_like_blocks(values) else _read_joined(values, limits)
-    blocks, rest = take_blocks(values, rest, limits)
-    return parts + blocks + _read_each(values, rest, limits, faults, hashed=hashed)
+    hashed = isinstance(columns, HashedColumns)
+    if is_available() and (hashed or not is_packed(values)):
+        parts, rest = take_rows(values, columns, limits)
+    else:
+        parts, rest = ([], np.arange(len(values))) if all_look_like_blocks(values) else _read_joined(values, limits)
+        blocks, rest = take_blocks(values, rest, limits)
+        parts += blocks
+    return parts + _read_each(values, rest, limits, faults, hashed=hashed)
 
 
 def _read_each(

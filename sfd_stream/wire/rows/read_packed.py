@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 PADDING = bytes(16)
 """Headers are read without asking where the last message ends."""
 
+_PACKED_COLUMNS = (b"\xa1i\xc4", b"\xa1i\xc5", b"\xa1i\xc6")
+
 
 @dataclass(frozen=True, slots=True)
 class Joined:
@@ -85,6 +87,11 @@ class _Layout:
     indices: Int
     values: Int
     width: Int  # bytes of a value; 0 when there are none
+
+
+def is_packed(values: Sequence[bytes]) -> bool:
+    """Whether the first message begins with packed columns, as a packed row or block does: the others are alike."""
+    return bool(values) and values[0][1:4] in _PACKED_COLUMNS
 
 
 def take_packed(joined: Joined, limits: RowLimits) -> tuple[list[Part], Int]:

@@ -45,7 +45,7 @@ def placed_in(columns: Columns, part: Part) -> Part:
         return part.with_entries(indices, part.values * signs)
     features = part.features  # checked: below 2^31, so unsigned ones need no copy
     return part.with_entries(
-        features.view(np.int32) if features.dtype == _U32 else features.astype(np.int32), part.values
+        features.view(np.int32) if features.dtype == _U32 else features.astype(np.int32, copy=False), part.values
     )
 
 

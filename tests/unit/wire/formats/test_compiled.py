@@ -15,8 +15,9 @@ import numpy as np
 import pytest
 
 from benchmarks.events import as_json, events
-from sfd_stream import FeatureMap, HashedColumns
+from sfd_stream import FeatureMap, FixedColumns, GrowingColumns, HashedColumns
 from sfd_stream.wire import compiled
+from sfd_stream.wire.columns import Columns
 from sfd_stream.wire.formats.from_avro import avro_reader
 from sfd_stream.wire.formats.from_json import read_json
 from sfd_stream.wire.formats.from_protobuf import need, raw_reader
@@ -78,6 +79,53 @@ def test_rows_in_every_spelling_are_read_the_same(seed: int) -> None:
     columns = HashedColumns(128, seed=seed, names_max=rng.choice((0, 5, 99)))
     assert_same(MsgpackDecoder(), messages, columns)
     assert_same(MsgpackDecoder(), messages, columns, nnz_max=9, rows_max=2, string_bytes_max=20, message_bytes_max=200)
+
+
+def any_numbered_row(rng: random.Random) -> bytes:
+    """A row or a block of columns by number, in any spelling, some out of range."""
+    message: dict[str, Any] = msgpack.unpackb(any_row(rng))
+    if isinstance(message["i"], list):
+        message["i"] = [
+            rng.choice((rng.randrange(64), rng.randrange(64), 200, -1, 2**31, 2**64 - 1)) for _ in message["i"]
+        ]
+    else:
+        message["i"] = np.random.default_rng(0).integers(0, 70, len(message["i"]) // 4).astype("<u4").tobytes()
+    packed: bytes = msgpack.packb(message)
+    return packed
+
+
+@pytest.mark.parametrize("columns", [FixedColumns(64), GrowingColumns(4, 64)], ids=str)
+@pytest.mark.parametrize("seed", range(4))
+def test_rows_of_numbered_columns_in_every_spelling_are_read_the_same(seed: int, columns: Columns) -> None:
+    rng = random.Random(seed)
+    messages = [any_numbered_row(rng) for _ in range(300)]
+    messages += [msgpack.packb({"i": rng.sample(range(64), 3), "v": [1.5, -2, 0.0]}) for _ in range(300)]
+    messages += [mutated(rng, rng.choice(messages)) for _ in range(300)]
+    rng.shuffle(messages)
+    batch = assert_same(MsgpackDecoder(), messages, columns)
+    assert batch.block.rows > 300
+    assert_same(MsgpackDecoder(), messages, columns, nnz_max=9, rows_max=2, string_bytes_max=20, message_bytes_max=200)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"i": [0, 7], "v": [1.0, 2]},
+        {"v": [1.0], "i": [15]},
+        {"i": [3, 3]},
+        {"i": [0, 1], "v": [1.0, 2.0], "p": [0, 1, 2]},
+    ],
+)
+def test_lists_of_columns_are_taken(fields: dict[str, Any]) -> None:
+    parts, rest = compiled.take_rows([msgpack.packb(fields)], FixedColumns(16), RowLimits())
+    assert parts[0].features.tolist() == fields["i"]
+    assert not len(rest)
+
+
+def test_a_column_out_of_range_is_left_to_the_reference() -> None:
+    messages = [msgpack.packb({"i": [column]}) for column in (15, 16, -1, 2**31, 2**64 - 1)]
+    parts, rest = compiled.take_rows(messages, FixedColumns(16), RowLimits())
+    assert ([part.messages.tolist() for part in parts], rest.tolist()) == ([[0]], [1, 2, 3, 4])
 
 
 @pytest.mark.parametrize(
