@@ -49,7 +49,9 @@ class FakeAdmin:
     def create_topics(self, new: list[Any], **_: float) -> dict[str, Future[None]]:
         [topic] = new
         answer: Future[None] = Future()
-        if self._refuses is None:
+        if topic.topic in self.topics:
+            answer.set_exception(KafkaException(KafkaError(KafkaError.TOPIC_ALREADY_EXISTS)))
+        elif self._refuses is None:
             self.made.append((topic.topic, topic.num_partitions))
             self.topics[topic.topic] = topic.num_partitions if topic.num_partitions > 0 else 6
             self._young.add(topic.topic)

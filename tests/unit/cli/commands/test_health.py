@@ -10,6 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from sfd_stream.cli import main
+from sfd_stream.cli.commands.health import _address
 from tests.support.kafka import free_ports
 
 
@@ -36,6 +37,14 @@ def port() -> Iterator[int]:
         yield server.server_address[1]
         server.shutdown()
         thread.join()
+
+
+@pytest.mark.parametrize(
+    ("host", "address"),
+    [("0.0.0.0", "127.0.0.1:8080"), ("::", "[::1]:8080"), ("sketch-sfd-stream", "sketch-sfd-stream:8080")],  # noqa: S104 - where a worker listens
+)
+def test_a_worker_that_listens_everywhere_is_asked_on_loopback(host: str, address: str) -> None:
+    assert _address(None, [f"http.host={host}", "http.port=8080"]) == address
 
 
 def test_a_turning_worker_is_well(port: int, capsys: pytest.CaptureFixture[str]) -> None:

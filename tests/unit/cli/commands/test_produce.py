@@ -16,7 +16,8 @@ import scipy.sparse as sp
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from sfd_stream.cli import main
-from sfd_stream.errors import BrokerRefusedError
+from sfd_stream.cli.commands.produce import _shape
+from sfd_stream.errors import BrokerRefusedError, SettingsError
 from sfd_stream.kafka.outage import Outage
 from sfd_stream.sketch.synthetic import paper_synthetic
 from sfd_stream.tools.produce import Filler, RowMessage
@@ -52,6 +53,16 @@ def produced(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, A
 
 def counts_of(summary: dict[str, Any]) -> dict[int, int]:
     return {int(partition): counts["messages"] for partition, counts in summary["partitions"].items()}
+
+
+def test_synthetic_rows_are_a_number_of_rows_of_columns_and_of_non_zeros() -> None:
+    assert _shape("10000,1000,100") == (10_000, 1_000, 100)
+
+
+@pytest.mark.parametrize(("text", "reason"), [("10,5", "three whole numbers"), ("10,5,6", "0 <= Z <= D")])
+def test_no_row_has_more_non_zeros_than_columns(text: str, reason: str) -> None:
+    with pytest.raises(SettingsError, match=reason):
+        _shape(text)
 
 
 @pytest.mark.parametrize("keys", ["round-robin", "hash"])
