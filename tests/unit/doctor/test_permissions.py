@@ -7,8 +7,11 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AclOperation, ResourceType  # type: ignore[attr-defined]
 
+from sfd_stream.doctor.check import Verdict
+from sfd_stream.doctor.permissions import transactions, write
 from tests.support.secure import PASSWORD, SecureBroker
 from tests.unit.doctor.clinic import Clinic
+from tests.unit.doctor.patients import patient, topic
 
 pytestmark = pytest.mark.xdist_group("secure")
 
@@ -34,6 +37,19 @@ def allow_all(clinic: Clinic, *, but: str = "") -> None:
     for name, (kind, resource, operations) in rights.items():
         prefixed = kind == ResourceType.TRANSACTIONAL_ID
         secure.allow(kind, resource, DESCRIBE, *(operations if name != but else ()), prefixed=prefixed)
+
+
+def test_a_topic_of_snapshots_is_written_and_read() -> None:
+    """A new state looks there for the last epoch; dead letters are only written."""
+    given = ("snapshot.topic=sketches", "dead_letters.topic=dead")
+    only_write = frozenset({WRITE})
+    assert write(patient(topic("sketches"), topic("dead", allowed=only_write), overrides=given)).verdict is Verdict.GOOD
+    found = write(patient(topic("sketches", allowed=only_write), topic("dead"), overrides=given))
+    assert (found.verdict, found.reason) == (Verdict.FAILED, "no READ on topic sketches")
+
+
+def test_transactions_are_tried_only_where_they_are_used() -> None:
+    assert transactions(patient(overrides=("snapshot.topic=sketches",))).verdict is Verdict.SKIPPED
 
 
 def test_with_the_rights_in_the_documents_nothing_is_wrong(clinic: Clinic) -> None:

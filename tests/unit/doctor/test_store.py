@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sfd_stream.doctor import Finding, Verdict
+from sfd_stream.doctor.store import file_system, folder_of, room, swept
 from tests.support.proxy import LossyProxy
 from tests.support.seaweed import READ_ONLY_ACCESS_KEY, READ_ONLY_SECRET_KEY, SeaweedServer
 from tests.unit.doctor.clinic import attempt
+from tests.unit.doctor.patients import patient
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,6 +32,27 @@ def judged(found: Finding) -> tuple[str, int]:
 def on_s3(server: SeaweedServer, name: str, folder: Path, **changes: str) -> Finding:
     options = {f"checkpoint.options.{key}": value for key, value in server.options(**changes).items()}
     return attempt(name, folder, **{"checkpoint.url": server.new_url(), **options})
+
+
+def test_only_a_store_on_disk_has_a_folder_and_an_end() -> None:
+    one = patient()
+    assert folder_of(one) is None
+    assert room(one).verdict is Verdict.SKIPPED
+
+
+def test_the_file_system_is_that_of_the_nearest_mount() -> None:
+    assert file_system(Path("/proc/self")) == "proc"
+
+
+def test_folders_that_were_created_meanwhile_are_removed_unless_they_hold_something(tmp_path: Path) -> None:
+    store = tmp_path / "new" / "store"
+    with swept(store):
+        store.mkdir(parents=True)
+    assert list(tmp_path.iterdir()) == []
+    with swept(store):
+        store.mkdir(parents=True)
+        (store / "checkpoint").touch()
+    assert (store / "checkpoint").exists()
 
 
 @pytest.mark.parametrize("name", ["store", "conditional create", "fsync", "free space", "BLAS threads", "memory"])

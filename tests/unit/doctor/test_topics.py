@@ -12,10 +12,13 @@ from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
 from sfd_stream.cli.build import shape_of
 from sfd_stream.config import Settings, load
+from sfd_stream.doctor.check import Verdict
+from sfd_stream.doctor.topics import compaction, exists, message_size, partitions
 from sfd_stream.storage import open_store
 from tests.support.kafka import free_ports
 from tests.system.checkpoints.conftest import History, Site
 from tests.unit.doctor.clinic import Clinic, Diagnosis
+from tests.unit.doctor.patients import patient, topic
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,6 +31,32 @@ if TYPE_CHECKING:
 @pytest.fixture
 def clinic(kafka: Broker, tmp_path: Path) -> Clinic:
     return Clinic(kafka, tmp_path)
+
+
+SKETCHES = ("snapshot.topic=sketches",)
+
+
+def test_a_topic_that_is_missing_fails() -> None:
+    assert exists(patient(topic("rows"))).verdict is Verdict.GOOD
+    assert exists(patient()).verdict is Verdict.FAILED
+
+
+def test_a_write_needs_enough_replicas_in_sync() -> None:
+    kept = {"min_insync_replicas": "2"}
+    rows, good = topic("rows"), topic("sketches", replicas=2, **kept)
+    assert partitions(patient(rows, good, overrides=SKETCHES)).verdict is Verdict.GOOD
+    found = partitions(patient(rows, topic("sketches", replicas=1, **kept), overrides=SKETCHES))
+    assert (found.verdict, "2 replicas in sync" in found.reason) == (Verdict.FAILED, True)
+
+
+@pytest.mark.parametrize(("limit", "verdict"), [("4000000", Verdict.GOOD), ("1000", Verdict.WARNING)])
+def test_a_snapshot_must_fit_into_a_message(limit: str, verdict: Verdict) -> None:
+    assert message_size(patient(topic("sketches", max_message_bytes=limit), overrides=SKETCHES)).verdict is verdict
+
+
+@pytest.mark.parametrize(("policy", "verdict"), [("compact,delete", Verdict.GOOD), ("delete", Verdict.WARNING)])
+def test_snapshots_are_kept_by_compaction(policy: str, verdict: Verdict) -> None:
+    assert compaction(patient(topic("sketches", cleanup_policy=policy), overrides=SKETCHES)).verdict is verdict
 
 
 def traces(clinic: Clinic) -> dict[str, Any]:

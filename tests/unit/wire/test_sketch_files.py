@@ -14,9 +14,18 @@ from hypothesis import strategies as st
 
 from sfd_stream import FormatError, HashedColumns, MergedSketch, Sketch, SparseFrequentDirections
 from sfd_stream.reader.merged import merge
+from sfd_stream.wire.sketch_files import load_snapshot, save_snapshot
 from sfd_stream.wire.snapshots import decode_snapshot
 from tests.unit.reader.made import rows_of, sketch_of, snapshot
 from tests.unit.sketch.matrices import Case, cases, examples
+
+
+def test_a_snapshot_keeps_its_partition_and_offset_in_a_file(tmp_path: Path) -> None:
+    published = snapshot(sketch_of(rows_of(3)), 3, partitions=4, next_offset=77)
+    save_snapshot(published, tmp_path / "one.sketch")
+    found = load_snapshot(tmp_path / "one.sketch")
+    assert (found.id, found.partitions, found.next_offset) == (published.id, 4, 77)
+    assert [file.name for file in tmp_path.iterdir()] == ["one.sketch"], "no temporary file is left"
 
 
 @given(cases(rows=(1, 60)), st.booleans(), st.booleans())
