@@ -31,7 +31,7 @@ class Quota:
     memory_bytes: int | None
 
     def shared_by(self, workers: int) -> Quota:
-        """What each of so many processes may use."""
+        """The share of each of this many processes."""
         cpus = None if self.cpus is None else self.cpus / workers
         return Quota(cpus, None if self.memory_bytes is None else self.memory_bytes // workers)
 

@@ -33,7 +33,7 @@ TIMEOUT_MS = 10_000
 """Maximum time that a transaction is open. One that a killed worker left open delays its successor by this time."""
 
 DISCONNECTED = frozenset({KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN})
-"""What the client reports when a connection was closed, or was silent for so long that the client closed it."""
+"""The codes by which the client reports a connection that the broker closed, or that it closed itself after silence."""
 
 _TURN_S, _LOOK_S = 5.0, 0.1
 _OVERDUE_S = 5.0

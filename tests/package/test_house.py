@@ -5,7 +5,16 @@ from __future__ import annotations
 import ast
 
 from tests.docs.pages import ROOT
-from tests.house import IDIOMS, bars, code_lines, defined_twice, function_lengths, most_files
+from tests.house import (
+    IDIOMS,
+    bars,
+    code_lines,
+    defined_twice,
+    function_lengths,
+    imported_by_no_test,
+    most_files,
+    texts,
+)
 
 FILES_MAX = 18
 
@@ -36,6 +45,14 @@ def test_each_name_of_a_type_is_defined_once() -> None:
 def test_no_folder_of_the_package_has_more_files_than_a_newcomer_can_scan() -> None:
     folder, files = most_files(list((ROOT / "sfd_stream").rglob("*.py")))
     assert files <= FILES_MAX, folder
+
+
+def test_each_module_is_imported_by_a_test() -> None:
+    assert imported_by_no_test(ROOT, list((ROOT / "sfd_stream").rglob("*.py"))) == []
+
+
+def test_code_and_pages_have_no_idioms() -> None:
+    assert [found for text in texts(ROOT) for found in IDIOMS.findall(text)] == []
 
 
 def test_every_bar_is_printed_with_its_goal() -> None:
