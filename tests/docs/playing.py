@@ -16,7 +16,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -125,10 +125,13 @@ def _clean_environment(folder: Path) -> Iterator[None]:
 def play(page: Path, folder: Path) -> list[tuple[Block, str]]:
     """Every block of the page that runs, with what it printed."""
     running = sorted((block for block in blocks(page) if block.runs), key=lambda block: block.runs_last)
-    if not running:
-        return []
+    return play_blocks(running, folder, Stage) if running else []
+
+
+def play_blocks(running: list[Block], folder: Path, make: Callable[[Path, str], Stage]) -> list[tuple[Block, str]]:
+    """In this order, on one stage."""
     with EmbeddedBroker() as broker, _clean_environment(folder), contextlib.chdir(folder):
-        stage = Stage(folder, broker.bootstrap)
+        stage = make(folder, broker.bootstrap)
         try:
             return [(block, stage.play(block)) for block in running]
         finally:

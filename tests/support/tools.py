@@ -26,7 +26,8 @@ INSTALL = {
     "go": "the newest, from the makers of Go",
 }
 _REASON = "no tool"
-_GRAFANA = ("@grafana/schema@11.6.0", "typescript@5.8.3")
+GRAFANA_VERSION = "11.6.0"
+_GRAFANA = (f"@grafana/schema@{GRAFANA_VERSION}", "typescript@5.8.3")
 
 
 def need(name: str) -> str:
@@ -41,7 +42,7 @@ def _without(words: str) -> Any:
 
 def grafana_types() -> Path:
     """A folder with Grafana's types and a TypeScript compiler."""
-    return npm_packages("grafana-types-11.6.0", _GRAFANA)
+    return npm_packages(f"grafana-types-{GRAFANA_VERSION}", _GRAFANA)
 
 
 def npm_packages(name: str, packages: Sequence[str]) -> Path:
