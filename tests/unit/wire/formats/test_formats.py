@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -35,8 +34,6 @@ from tests.unit.wire.formats.events import (
     framed,
     proto_classes,
 )
-from tests.unit.wire.formats.mutations import mutated
-from tests.unit.wire.formats.reference import assert_same
 
 D = 512
 COLUMNS = HashedColumns(D, names_max=D, mapping=MAPPING)
@@ -370,27 +367,3 @@ def test_an_extra_that_is_not_installed_is_one_sentence_with_the_command(
     module = {"avro": from_avro, "protobuf": from_protobuf}[name]
     with pytest.raises(SettingsError, match=rf"pip install 'sfd-stream\[{name}\]'"):
         module.need()
-
-
-# -- fuzzing ---------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_no_mutated_message_crashes_or_changes_its_neighbours(way: str) -> None:
-    """`python -m tests.unit.wire.formats.fuzz` runs it for 10^6 messages of each format."""
-    fuzz_batch(way, seed=1, count=300)
-
-
-def fuzz_batch(way: str, seed: int, count: int) -> int:
-    """Decodes a batch of good and mutated messages by both decoders; returns how many were bad."""
-    rng = random.Random(seed)
-    decoder, write = WAYS[way]
-    good = [write(event) for event in events(20, seed)]
-    mixed = [good[number // 2 % 20] if number % 2 else mutated(rng, rng.choice(good)) for number in range(count)]
-    batch = assert_same(decoder, mixed, COLUMNS)
-    bad = set(reasons(batch))
-    assert not {number for number in bad if number % 2}
-    alone = decoded(decoder, [message for number, message in enumerate(mixed) if number not in bad])
-    assert not alone.bad
-    assert same(batch, alone)
-    return len(bad)
