@@ -138,6 +138,10 @@ class InputSettings(Section):
     )
     names_max: Count = Field(default=100_000, description="The most names to keep for each partition (hashed).")
 
+    @property
+    def limits(self) -> RowLimits:
+        return RowLimits(self.max_message_bytes, self.max_message_nnz, self.max_message_rows, self.max_name_bytes)
+
 
 class SketchSettings(Section):
     """The sketch: its shape, method and promise."""

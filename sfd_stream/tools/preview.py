@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
+from itertools import islice
 from typing import Any, Final
 
-from sfd_stream.errors import RowDecodeError
 from sfd_stream.wire.columns import HashedColumns
 from sfd_stream.wire.features import FeatureMap
 from sfd_stream.wire.flatten import Flattener
+from sfd_stream.wire.formats.records import Reader, RecordDecoder
 from sfd_stream.wire.hashing import signed_columns
+from sfd_stream.wire.rows.part import RowLimits
 
 FIRST_ROWS: Final = 3
 DOMINANT_SHARE: Final = 0.2
@@ -24,6 +27,9 @@ SHARING_MAX: Final = 0.1
 """A recommended d leaves no more than this share of the features in a column with another one."""
 D_MAX: Final = 2**20
 _PLACES_MAX: Final = 20
+_DIGITS: Final = re.compile(r"\d+")
+_PATHS_MAX: Final = 10_000
+"""Paths of one record that are compared with those of the settings."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +50,8 @@ class Preview:
     dominant: list[dict[str, Any]]
     like_ids: list[dict[str, Any]]
     ignored: dict[str, str]
+    unmatched: list[str]
+    """Paths of the settings that no record of the sample has."""
     bad: list[dict[str, Any]]
 
     def as_map(self) -> dict[str, Any]:
@@ -52,13 +60,15 @@ class Preview:
     def warnings(self) -> list[str]:
         """What a person should look at, as sentences."""
         bad = sum(each["messages"] for each in self.bad)
-        lines = [f"{bad} of {self.messages} messages are bad: {self.bad[0]['words']}"] if bad else []
+        lines = [] if self.messages else ["there are no messages in the sample"]
+        lines += [f"{bad} of {self.messages} messages are bad: {self.bad[0]['words']}"] if bad else []
+        lines += [f"input.features names {path}, which no record of the sample has" for path in self.unmatched]
         lines += [
             f"{each['field']} has {each['values']} values in {each['rows']} rows: an id or a time? Consider ignore"
             for each in self.like_ids
         ]
         lines += [
-            f"{each['feature']} has {each['share']:.0%} of the squared norm: consider log1p, scale or clip"
+            f"{each['feature']} has {each['share']:.0%} of the squared norm: consider log1p, scale, clip or ignore"
             for each in self.dominant
         ]
         if self.sharing_estimated > SHARING_MAX and self.d < self.d_recommended:
@@ -79,7 +89,9 @@ class _Sample:
     texts: Counter[str] = field(default_factory=Counter)
     ignored: dict[str, str] = field(default_factory=dict)
     first: list[list[tuple[str, float]]] = field(default_factory=list)
-    bad: dict[tuple[str, str], list[int]] = field(default_factory=lambda: defaultdict(list))
+    paths: set[str] = field(default_factory=set)
+    bad: dict[tuple[str, str], tuple[str, list[int]]] = field(default_factory=dict)
+    """By reason and words without their numbers: the words of the first message, and the messages."""
 
     def add(self, pairs: list[tuple[str, float]]) -> None:
         self.rows += 1
@@ -95,19 +107,19 @@ class _Sample:
             self.texts[path] += 1
 
 
-def preview(
-    messages: Iterable[bytes], read: Callable[[bytes], Any], columns: HashedColumns, path_bytes_max: int
-) -> Preview:
-    """`columns` have the mapping that is looked at."""
+def preview(messages: Iterable[bytes], reader: Reader, columns: HashedColumns, limits: RowLimits) -> Preview:
+    """`columns` have the mapping that is looked at. A message is bad if a worker's decoder finds it bad."""
     assert columns.mapping is not None
-    sample, count = _Sample(), 0
+    sample, count, decoder = _Sample(), 0, RecordDecoder(reader)
     for number, message in enumerate(messages):
         count = number + 1
-        try:
-            _take(sample, columns.mapping.records_of(read(message)), columns.mapping, path_bytes_max)
-        except RowDecodeError as error:
-            sample.bad[error.reason, str(error)].append(number)
-    return _judged(sample, count, columns)
+        for _, error in decoder.decode([message], columns, limits).bad:
+            sample.bad.setdefault((error.reason, _DIGITS.sub("0", str(error))), (str(error), []))[1].append(number)
+            break
+        else:
+            records = columns.mapping.records_of(reader.read(message))
+            _take(sample, records, columns.mapping, limits.string_bytes_max)
+    return _judged(sample, count, columns, columns.mapping.unmatched(sample.paths) if sample.rows else [])
 
 
 def _take(sample: _Sample, records: list[Mapping[str, Any]], mapping: FeatureMap, path_bytes_max: int) -> None:
@@ -117,8 +129,19 @@ def _take(sample: _Sample, records: list[Mapping[str, Any]], mapping: FeatureMap
         flattened.add(record)
         rows.append(list(zip(flattened.names[start:], flattened.values[start:], strict=True)))
         _note_ignored(sample.ignored, "", record, mapping, path_bytes_max)
+        sample.paths.update(islice(_paths("", record), _PATHS_MAX))
     for row in rows:
         sample.add(row)
+
+
+def _paths(prefix: str, record: Mapping[str, Any]) -> Iterator[str]:
+    """The paths of all fields, those of null and of items of lists too."""
+    for key, value in record.items():
+        path = f"{prefix}{key}"
+        yield path
+        for item in value if isinstance(value, list) else (value,):
+            if isinstance(item, Mapping):
+                yield from _paths(f"{path}.", item)
 
 
 def _note_ignored(
@@ -139,7 +162,7 @@ def _note_ignored(
             ignored[path] = "not included"
 
 
-def _judged(sample: _Sample, messages: int, columns: HashedColumns) -> Preview:
+def _judged(sample: _Sample, messages: int, columns: HashedColumns, unmatched: list[str]) -> Preview:
     names = list(sample.seen)
     of_features, signs = signed_columns(names, columns.d, columns.seed)
     places = dict(zip(names, zip(of_features.tolist(), signs.tolist(), strict=True), strict=True))
@@ -169,11 +192,16 @@ def _judged(sample: _Sample, messages: int, columns: HashedColumns) -> Preview:
             if sample.texts[path] >= ID_ROWS and len(values) >= ID_SHARE * sample.texts[path]
         ],
         ignored=sample.ignored,
+        unmatched=unmatched,
         bad=[
             {"reason": reason, "words": words, "messages": len(numbers), "first": numbers[0]}
-            for (reason, words), numbers in sorted(sample.bad.items(), key=lambda item: -len(item[1]))[:_PLACES_MAX]
+            for (reason, _), (words, numbers) in sorted(sample.bad.items(), key=_count_of_bad)[:_PLACES_MAX]
         ],
     )
+
+
+def _count_of_bad(item: tuple[Any, tuple[str, list[int]]]) -> int:
+    return -len(item[1][1])
 
 
 def chao(seen: Mapping[str, int]) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final, Self
@@ -209,6 +209,21 @@ class FeatureMap:
         pruned = options.kind == "ignore" or any(pattern.fullmatch(path) for pattern in exclude)
         wanted = not include or any(pattern.fullmatch(path) for pattern in include)
         return Rule(options, pruned, wanted, path_bytes, plain=wanted and not pruned and options == _DEFAULT)
+
+    def unmatched(self, paths: Collection[str]) -> list[str]:
+        """The paths of `include`, `exclude` and `fields` that match none of these paths.
+
+        >>> FeatureMap(include=("pirce", "geo"), exclude=("*.id",)).unmatched(["price", "geo.lat", "user.id"])
+        ['pirce']
+        """
+        named = [*self.include, *self.exclude, *(path for path, _ in self.ordered_fields())]
+        include, exclude, fields = self._patterns
+        patterns = [*include, *exclude, *(pattern for pattern, _ in fields)]
+        return [
+            path
+            for path, pattern in zip(named, patterns, strict=True)
+            if not any(pattern.fullmatch(each) for each in paths)
+        ]
 
     @cached_property
     def _steps(self) -> tuple[str, ...]:

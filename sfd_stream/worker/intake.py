@@ -12,7 +12,7 @@ from sfd_stream.kafka.records import PartitionBatch
 from sfd_stream.observe.worker_status import IntakeWatch
 from sfd_stream.wire.columns import Columns
 from sfd_stream.wire.formats.records import Decoder, MsgpackDecoder
-from sfd_stream.wire.rows.decode import DecodedBatch, RowLimits
+from sfd_stream.wire.rows.decode import DecodedBatch
 from sfd_stream.worker.jobs import Job, Wait
 
 
@@ -29,9 +29,7 @@ class Intake:
     ) -> None:
         self.letters: DeadLetters | None = None
         self._topic = settings.topic
-        self._limits = RowLimits(
-            settings.max_message_bytes, settings.max_message_nnz, settings.max_message_rows, settings.max_name_bytes
-        )
+        self._limits = settings.limits
         self._gauge = gauge
         self._wall_clock = wall_clock
         self._watch = watch

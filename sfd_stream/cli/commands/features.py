@@ -60,16 +60,17 @@ def preview_of(settings: "Settings", sample: int = SAMPLE, file: Path | None = N
     columns = columns_of(settings)
     if not isinstance(columns, HashedColumns) or columns.mapping is None:
         raise SettingsError("input.format is msgpack: its rows have their columns already; set json, avro or protobuf")
-    limit = settings.input.max_name_bytes
+    limits = settings.input.limits
     if file is not None:
         from sfd_stream.wire.formats.from_json import read_json
+        from sfd_stream.wire.formats.records import PlainReader
 
-        return preview(islice(_lines(file), sample), read_json, columns, limit)
+        return preview(islice(_lines(file), sample), PlainReader(read_json), columns, limits)
     reader = reader_of(settings, get_logger())
     try:
         messages = _sampled(settings, sample)
         _await_schemas(reader, messages)
-        return preview(messages, reader.read, columns, limit)
+        return preview(messages, reader, columns, limits)
     finally:
         reader.close()
 
@@ -115,7 +116,7 @@ def _show(found: "Preview") -> None:
     from sfd_stream.cli.output import print_table
 
     for number, row in enumerate(found.first_rows, start=1):
-        typer.echo(_bold(f"row {number}: {len(row)} features"))
+        typer.echo(_bold(f"row {number}: {len(row)} feature{'' if len(row) == 1 else 's'}"))
         shown = [(each["feature"], each["column"], each["value"]) for each in row[:_SHOWN]]
         print_table(("feature", "column", "value"), shown)
     typer.echo(_bold(f"{found.rows} rows of {found.messages} messages"))
@@ -127,11 +128,15 @@ def _show(found: "Preview") -> None:
         typer.echo(f"{'ignored':<20}{printable(path)} ({reason})")
     for each in found.bad:
         typer.echo(
-            typer.style(f"{'bad':<20}{each['messages']} messages, {each['reason']}: ", fg="red")
-            + printable(each["words"])
+            typer.style(f"{'bad':<20}{_messages(each)}, {each['reason']}: ", fg="red") + printable(each["words"])
         )
     for line in found.warnings():
         typer.echo(typer.style(f"{'look at':<20}", fg="yellow") + printable(line))
+
+
+def _messages(each: dict[str, Any]) -> str:
+    place = each["first"] + 1
+    return f"message {place}" if each["messages"] == 1 else f"{each['messages']} messages from message {place} on"
 
 
 def _expected(found: "Preview") -> str:

@@ -6,6 +6,7 @@ length becomes the nearest 64-bit float; a number beyond a float's range, a lone
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import msgspec
@@ -13,6 +14,7 @@ import msgspec
 from sfd_stream.wire.compiled import Format, MessageReader
 from sfd_stream.wire.reasons import Reason, bad
 
+_PLACE = re.compile(r"\(byte (\d+)\)")
 _DECODE = msgspec.json.Decoder().decode
 
 
@@ -22,9 +24,22 @@ def _read(message: bytes) -> Any:
     except RecursionError:
         raise bad(Reason.OVER_LIMIT, "nested too deeply") from None
     except msgspec.ValidationError as error:  # a number that fits no float
-        raise bad(Reason.TOO_LARGE, "a number is too large:", str(error)[:160]) from None
+        raise bad(Reason.TOO_LARGE, "a number does not fit a 64-bit float:", str(error)[:160]) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise bad(Reason.MALFORMED, "not JSON that can be read:", str(error)[:160]) from None
+        text = str(error)[:160]
+        raise bad(Reason.MALFORMED, f"not JSON that can be read{_cause(message, text)}:", text) from None
+
+
+def _cause(message: bytes, text: str) -> str:
+    """The most likely cause, where the message has the signs of one."""
+    place = _PLACE.search(text)
+    if place and message.startswith((b"NaN", b"Infinity"), int(place[1])):
+        return " (JSON has no NaN and no Infinity; write null)"
+    if message.startswith(b"\xef\xbb\xbf"):
+        return " (it begins with a byte order mark)"
+    if message[:1] == b"\0" and message[5:6] in (b"{", b"["):
+        return " (it begins like a message of a schema registry; set schema_registry.url)"
+    return ""
 
 
 read_json = MessageReader(_read, Format("json"))

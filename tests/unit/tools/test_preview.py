@@ -16,6 +16,8 @@ from sfd_stream.cli.commands.features import _await_schemas
 from sfd_stream.errors import BrokerUnavailableError
 from sfd_stream.tools.preview import SHARING_MAX, chao, preview, recommended, sharing
 from sfd_stream.wire.formats.from_json import read_json
+from sfd_stream.wire.formats.records import PlainReader
+from sfd_stream.wire.rows.part import RowLimits
 
 EVENTS: list[dict[str, Any]] = [
     {"id": f"x{n}", "user": f"u{n % 5}", "price": 100.0, "clicks": 1, "raw": None, "secret": "s"} for n in range(100)
@@ -24,7 +26,8 @@ EVENTS: list[dict[str, Any]] = [
 
 def previewed(records: list[Any], d: int = 1024, **settings: Any) -> Any:
     columns = HashedColumns(d, mapping=FeatureMap.from_settings(settings))
-    return preview([json.dumps(record).encode() for record in records], read_json, columns, 256)
+    messages = [record if isinstance(record, bytes) else json.dumps(record).encode() for record in records]
+    return preview(messages, PlainReader(read_json), columns, RowLimits(nnz_max=1_000))
 
 
 def test_the_first_rows_are_shown_as_a_worker_adds_them() -> None:
@@ -54,6 +57,38 @@ def test_bad_records_have_their_reason_and_the_others_count() -> None:
         ("bad_path", 1, 12),
     ]
     assert found.warnings()[0].startswith("3 of 13 messages are bad: a list of numbers needs vector")
+
+
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        ({"a": 1e101}, "too_large"),
+        ({"a": [1] * 1_001}, "over_limit"),
+        ({"a": [5e99, 6e99], "a[0]": 1e100}, "too_large"),
+    ],
+)
+def test_a_message_is_bad_in_the_preview_if_it_is_for_a_worker(message: Any, reason: str) -> None:
+    found = previewed([message, {"a": "x"}], fields={"a": "vector"})
+    assert [(each["reason"], each["first"]) for each in found.bad] == [(reason, 0)]
+    assert found.features == 1
+
+
+def test_bad_messages_that_differ_only_in_numbers_are_one_line() -> None:
+    found = previewed([b'{"a": NaN}', b'{"abc": NaN}'])
+    assert [each["messages"] for each in found.bad] == [2]
+    assert "write null" in found.bad[0]["words"]
+
+
+def test_paths_of_the_settings_that_no_record_has_are_named() -> None:
+    records = [{"price": 1, "lines": [{"sku": "a"}], "geo": {"lat": None}}]
+    fields = {"lines": "each", "lines.sku": "ignore", "geo.lat": "ignore", "pirce": "log1p"}
+    found = previewed(records, fields=fields, exclude=["user"])
+    assert found.unmatched == ["user", "pirce"]
+    assert "input.features names pirce, which no record of the sample has" in found.warnings()
+
+
+def test_a_sample_without_messages_is_a_warning() -> None:
+    assert previewed([]).warnings() == ["there are no messages in the sample"]
 
 
 def test_collisions_are_those_of_the_sample_and_a_recommended_d_has_few() -> None:
