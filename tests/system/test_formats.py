@@ -117,7 +117,9 @@ def test_while_the_registry_is_unavailable_reading_waits_and_nothing_is_lost(
         proxy.refusing.set()
         kafka.produce(topic, [framed(second, as_avro(event, later)) for event in data[1000:2000]])
         kafka.produce(topic, [way.write(event) for event in data[2000:]])
-        companion.until(lambda: companion.worker.intake.decoder.outage is not None, "the outage")
+        companion.until(
+            lambda: companion.worker.watch.status.doing.startswith("waiting for the schema registry:"), "the outage"
+        )
         registry.start()
         ways(registry.url, tmp_path)
         assert registered(registry.url, "AVRO", json.dumps(later)) == second

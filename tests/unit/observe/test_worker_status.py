@@ -148,6 +148,12 @@ def test_lag_is_end_minus_applied_and_control_records_leave_none() -> None:
         (Around(True, False, True, None, 0), ["reading", "waiting"], False,
          "no room in memory for partition 1: unread until there is"),
         (Around(True, False, True, 12.0, 0), ["reading"], True, "waiting for the broker: no answer for 12 s"),
+        (
+            Around(True, False, True, None, 0, registry_outage="refused, for 3 s"),
+            ["reading"],
+            True,
+            "waiting for the schema registry: refused, for 3 s",
+        ),
         (Around(True, False, True, None, 0, 29.0), [], True, "ready: no partition assigned"),
         (Around(True, False, True, None, 0, 75.0), [], True, "stuck: outside the consumer group for 75 s"),
         (Around(True, False, True, None, 0), ["paused", "reading"], True,
