@@ -321,17 +321,30 @@ def test_schemas_may_evolve_within_a_topic(change: str) -> None:
     assert rows[0] == rows[1]
 
 
-def test_protobuf_schemas_may_evolve_within_a_topic() -> None:
-    old = 'syntax = "proto3"; message E { string a = 1; double b = 2; }'
-    new = 'syntax = "proto3"; message E { double b = 2; string a = 1; string c = 3; reserved 9; }'
-    registry = Registry({1: Schema("PROTOBUF", old), 2: Schema("PROTOBUF", new)})
-    messages = [
-        framed(number, proto_classes(text)["E"](a="x", b=1.5).SerializeToString(), b"\0")
-        for number, text in ((1, old), (2, new))
-    ]
+@pytest.mark.parametrize(
+    ("new", "features"),
+    [
+        ("string a = 1; double b = 2; string c = 3;", {"a=x", "b"}),
+        ("string a = 1; reserved 2;", {"a=x"}),
+        ("double b = 2; string a = 1;", {"a=x", "b"}),
+        ("string a = 7; double b = 8; reserved 1, 2;", {"a=x", "b"}),
+    ],
+    ids=["added", "removed", "reordered", "renumbered"],
+)
+def test_protobuf_schemas_may_evolve_within_a_topic(new: str, features: set[str]) -> None:
+    texts = [f'syntax = "proto3"; message E {{ {fields} }}' for fields in ("string a = 1; double b = 2;", new)]
+    registry = Registry({number: Schema("PROTOBUF", text) for number, text in enumerate(texts, start=1)})
+    values = {"a": "x", "b": 1.5}
+    messages = []
+    for number, text in enumerate(texts, start=1):
+        made = proto_classes(text)["E"]
+        known = {name: value for name, value in values.items() if name in made.DESCRIPTOR.fields_by_name}
+        messages.append(framed(number, made(**known).SerializeToString(), b"\0"))
     block = decoded(with_registry("PROTOBUF", registry), messages).block
-    assert block.indices[:2].tolist() == block.indices[2:].tolist()
-    assert block.values[:2].tolist() == block.values[2:].tolist()
+    rows = [dict(zip(row.indices.tolist(), row.data.tolist(), strict=True)) for row in block.csr()]
+    places = {COLUMNS.column_of(name)[0] for name in features}
+    assert rows[1].keys() == places
+    assert rows[1] == {column: value for column, value in rows[0].items() if column in places}
 
 
 # -- schemas that could hurt -----------------------------------------------------------------------------
