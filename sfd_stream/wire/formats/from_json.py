@@ -37,8 +37,6 @@ def _cause(message: bytes, text: str) -> str:
         return " (JSON has no NaN and no Infinity; write null)"
     if message.startswith(b"\xef\xbb\xbf"):
         return " (it begins with a byte order mark)"
-    if message[:1] == b"\0" and message[5:6] in (b"{", b"["):
-        return " (it begins like a message of a schema registry; set schema_registry.url)"
     return ""
 
 

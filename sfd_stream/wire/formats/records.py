@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from sfd_stream.sketch.rows import Int
     from sfd_stream.wire.features import FeatureMap
 
+_FRAMED = "a zero byte in front, as a schema registry's messages have (if so, set schema_registry.url);"
 _NONE: frozenset[int] = frozenset()
 
 
@@ -69,10 +70,19 @@ class PlainReader:
     outage = None
 
     def __init__(self, read: Callable[[bytes], Any]) -> None:
-        self.read = read
+        self._read = read
+
+    def read(self, message: bytes) -> Any:
+        try:
+            return self._read(message)
+        except RowDecodeError as error:
+            if error.reason == Reason.MALFORMED and message.startswith(b"\0"):
+                excerpt = str(error).removeprefix(error.words).lstrip()
+                raise bad(Reason.MALFORMED, f"{_FRAMED} {error.words}", excerpt) from None
+            raise
 
     def take(self, values: Sequence[bytes], columns: HashedColumns, limits: RowLimits) -> tuple[list[Part], Int]:
-        return take_records(self.read, values, columns, limits)
+        return take_records(self._read, values, columns, limits)
 
     def missing(self, values: Sequence[bytes]) -> frozenset[int]:  # noqa: ARG002 - no schema is ever missing
         return _NONE

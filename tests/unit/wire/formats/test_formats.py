@@ -174,19 +174,6 @@ def test_the_traps_of_json_have_a_defined_outcome(message: bytes, expected: Any)
     assert {batch.columns.names[column]: value * signs[column] for column, value in found} == expected
 
 
-@pytest.mark.parametrize(
-    ("message", "words"),
-    [
-        (b'{"a": -Infinity}', "write null"),
-        (b'\xef\xbb\xbf{"a": 1}', "byte order mark"),
-        (framed(3, b'{"a": 1}'), "set schema_registry.url"),
-        (b'{"a": "NaN"', "can be read:"),
-    ],
-)
-def test_the_likely_cause_of_bad_json_is_named(message: bytes, words: str) -> None:
-    assert words in str(decoded(plain(read_json), [message]).bad[0][1])
-
-
 def test_a_list_of_objects_is_a_block_and_null_holds_no_rows() -> None:
     batch = decoded(plain(read_json), [b'[{"a": 1}, {}, {"a": 2}]', b"[]", b"null", b'{"b": 1}'])
     assert batch.rows_of_message.tolist() == [3, 0, 0, 1]
