@@ -10,33 +10,37 @@ from tests.deploy.chart import render, values_file
 from tests.deploy.test_chart import ON_DISK, pods, with_values, worker
 
 MERGE = {"settings/snapshot": {"topic": "s"}, "settings/merge": {"topic": "m"}, "merge/enabled": True}
+SCORE = {"settings/snapshot": {"topic": "s"}, "settings/score": {"topic": "scores"}, "score/enabled": True}
 TOPICS = {"partitions": 4, "topics/create": True}
+RUNNING = {"worker", "merge", "score"}
 
 
 def by_component(**changes: Any) -> dict[str, dict[str, Any]]:
     """The pods of a release with everything that runs, by the name of their first container."""
-    return {pod["containers"][0]["name"]: pod for pod in pods(with_values(**MERGE, **TOPICS, **changes))}
+    return {pod["containers"][0]["name"]: pod for pod in pods(with_values(**{**MERGE, **SCORE, **TOPICS, **changes}))}
 
 
 def test_init_containers_and_sidecars_are_in_pods_that_run_on_and_on() -> None:
     """A Job or a test pod would never end with a sidecar."""
     found = by_component(initContainers=[{"name": "first", "image": "i"}], sidecars=[{"name": "beside", "image": "s"}])
     for name, pod in found.items():
-        expected = (["first"], ["beside"]) if name in {"worker", "merge"} else ([], [])
+        expected = (["first"], ["beside"]) if name in RUNNING else ([], [])
         begun = [one["name"] for one in pod.get("initContainers", [])]
         assert (begun, [one["name"] for one in pod["containers"][1:]]) == expected, name
 
 
-def test_the_hooks_of_a_container_are_those_of_workers_and_merge() -> None:
+def test_the_hooks_of_a_container_are_those_of_what_runs_on_and_on() -> None:
     hook = {"preStop": {"exec": {"command": ["sleep", "2"]}}}
     found = by_component(lifecycle=hook)
-    assert {name for name, pod in found.items() if pod["containers"][0].get("lifecycle") == hook} == {"worker", "merge"}
+    assert {name for name, pod in found.items() if pod["containers"][0].get("lifecycle") == hook} == RUNNING
 
 
 def test_command_hosts_and_names_are_in_every_pod() -> None:
     hosts = [{"ip": "10.0.0.7", "hostnames": ["kafka.internal"]}]
     changes = {"command": ["wrap"], "hostAliases": hosts, "dnsPolicy": "Default", "dnsConfig": {"searches": ["a.b"]}}
-    for pod in by_component(**changes).values():
+    found = by_component(**changes)
+    assert set(found) > RUNNING
+    for pod in found.values():
         assert pod["containers"][0]["command"] == ["wrap"]
         assert (pod["hostAliases"], pod["dnsPolicy"], pod["dnsConfig"]) == (hosts, "Default", {"searches": ["a.b"]})
 
@@ -76,15 +80,15 @@ def test_pull_secrets_of_a_parent_chart_are_added_as_names_or_as_maps() -> None:
     assert render({**with_values(), "global": {"storageClass": "fast"}}).ok, "a parent chart may have other globals"
 
 
-def test_merge_is_scheduled_as_the_workers_unless_it_has_values_of_its_own() -> None:
+@pytest.mark.parametrize("name", ["merge", "score"])
+def test_others_are_scheduled_as_the_workers_unless_they_have_values_of_their_own(name: str) -> None:
     shared = {"nodeSelector": {"a": "b"}, "priorityClassName": "high", "tolerations": [{"operator": "Exists"}]}
     found = by_component(**shared)
-    assert all({name: pod[name] for name in shared} == shared for pod in found.values())
-    own = by_component(
-        **shared, **{"merge/nodeSelector": {}, "merge/priorityClassName": "low", "merge/tolerations": []}
-    )
-    assert own["merge"]["priorityClassName"] == "low"
-    assert not {"nodeSelector", "tolerations"} & set(own["merge"])
+    assert all({key: pod[key] for key in shared} == shared for pod in found.values())
+    changes = {f"{name}/nodeSelector": {}, f"{name}/priorityClassName": "low", f"{name}/tolerations": []}
+    own = by_component(**shared, **changes)
+    assert own[name]["priorityClassName"] == "low"
+    assert not {"nodeSelector", "tolerations"} & set(own[name])
     assert own["worker"]["nodeSelector"] == {"a": "b"}
 
 
@@ -95,14 +99,39 @@ def test_merge_is_scheduled_as_the_workers_unless_it_has_values_of_its_own() -> 
         ("hard", "requiredDuringSchedulingIgnoredDuringExecution"),
     ],
 )
-def test_the_preset_keeps_workers_of_a_release_apart_and_leaves_other_affinity(preset: str, rule: str) -> None:
+def test_the_preset_keeps_pods_of_a_kind_apart_and_leaves_other_affinity(preset: str, rule: str) -> None:
     node = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": []}}}
     found = by_component(podAntiAffinityPreset=preset, affinity=node)
-    assert set(found["worker"]["affinity"]) == {"nodeAffinity", "podAntiAffinity"}
-    (term,) = found["worker"]["affinity"]["podAntiAffinity"][rule]
-    labels = term.get("podAffinityTerm", term)["labelSelector"]["matchLabels"]
-    assert labels["app.kubernetes.io/component"] == "worker"
+    for name in ("worker", "score"):
+        assert set(found[name]["affinity"]) == {"nodeAffinity", "podAntiAffinity"}
+        (term,) = found[name]["affinity"]["podAntiAffinity"][rule]
+        labels = term.get("podAffinityTerm", term)["labelSelector"]["matchLabels"]
+        assert labels["app.kubernetes.io/component"] == name
     assert set(found["merge"]["affinity"]) == {"nodeAffinity"}
+
+
+def test_workers_and_scorers_are_spread_over_zones_each_for_themselves() -> None:
+    found = by_component()
+    for name in ("worker", "score"):
+        over = {
+            one["topologyKey"]: one["labelSelector"]["matchLabels"] for one in found[name]["topologySpreadConstraints"]
+        }
+        assert set(over) == {"topology.kubernetes.io/zone", "kubernetes.io/hostname"}
+        assert {labels["app.kubernetes.io/component"] for labels in over.values()} == {name}
+    own = [{"maxSkew": 1, "topologyKey": "rack", "whenUnsatisfiable": "DoNotSchedule"}]
+    given = by_component(**{"topologySpread/constraints": own})
+    assert given["worker"]["topologySpreadConstraints"] == own
+    assert given["score"] == found["score"], "a list for workers selects workers"
+    without = by_component(**{"topologySpread/enabled": False})
+    assert not {name for name, pod in without.items() if "topologySpreadConstraints" in pod}
+
+
+def test_a_drain_takes_one_scorer_at_a_time_as_it_does_workers() -> None:
+    answer = render(with_values(**SCORE))
+    workers, scorers = (answer.one("PodDisruptionBudget", ending)["spec"] for ending in ("-stream", "-score"))
+    assert workers["maxUnavailable"] == scorers["maxUnavailable"] == 1
+    assert scorers["selector"] == answer.one("Deployment", "-score")["spec"]["selector"]
+    assert "PodDisruptionBudget" not in render(with_values(**SCORE, **{"podDisruptionBudget/enabled": False})).kinds()
 
 
 def test_the_strategy_is_as_given_or_one_by_one() -> None:
@@ -127,11 +156,8 @@ def test_monitors_take_a_timeout_and_rules_for_labels(monitor: str) -> None:
     assert (endpoint["scrapeTimeout"], endpoint["relabelings"], endpoint["metricRelabelings"]) == ("10s", rule, rule)
 
 
-SCORE = {"settings/snapshot": {"topic": "s"}, "settings/score": {"topic": "scores"}, "score/enabled": True}
-
-
 def test_scorers_are_a_deployment_of_their_own_by_choice() -> None:
-    assert "score" not in by_component()
+    assert "score" not in {pod["containers"][0]["name"] for pod in pods(with_values(**MERGE, **TOPICS))}
     answer = render(with_values(**SCORE, **{"score/replicas": 2, "score/extraArgs": ["--set", "score.causes=3"]}))
     spec = answer.one("Deployment", "-score")["spec"]
     (container,) = spec["template"]["spec"]["containers"]

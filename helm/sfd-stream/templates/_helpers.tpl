@@ -56,7 +56,7 @@ annotations:
 {{- define "sfd.affinity" -}}
 {{- $affinity := (include "sfd.scheduling" (dict "root" .root "component" .component "name" "affinity") | fromJson).value -}}
 {{- $preset := .root.Values.podAntiAffinityPreset -}}
-{{- if and $preset (eq .component "worker") -}}
+{{- if and $preset (has .component (list "worker" "score")) -}}
 {{- $term := dict "topologyKey" "kubernetes.io/hostname" "labelSelector" (dict "matchLabels" (include "sfd.selector" . | fromYaml)) -}}
 {{- $soft := dict "preferredDuringSchedulingIgnoredDuringExecution" (list (dict "weight" 100 "podAffinityTerm" $term)) -}}
 {{- $hard := dict "requiredDuringSchedulingIgnoredDuringExecution" (list $term) -}}

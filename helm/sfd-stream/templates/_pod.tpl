@@ -146,9 +146,9 @@ spec:
   affinity:
     {{- . | nindent 4 }}
   {{- end }}
-  {{- if and (eq .component "worker") $root.Values.topologySpread.enabled }}
+  {{- if and (has .component (list "worker" "score")) $root.Values.topologySpread.enabled }}
   topologySpreadConstraints:
-    {{- if $root.Values.topologySpread.constraints }}
+    {{- if and (eq .component "worker") $root.Values.topologySpread.constraints }}
     {{- toYaml $root.Values.topologySpread.constraints | nindent 4 }}
     {{- else }}
     {{- $labels := include "sfd.selector" . }}

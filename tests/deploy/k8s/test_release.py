@@ -94,7 +94,8 @@ def test_all_that_can_be_switched_on_becomes_ready(cluster: Cluster, namespace: 
     chart = ("sketch", str(CHART), "-n", namespace, "--wait", "--wait-for-jobs", "--timeout", PATIENCE)
     cluster.helm("install", *chart, values=values)
     assert cluster.get("statefulset", NAME, "-n", namespace)["status"]["readyReplicas"] == 1
-    assert cluster.get("deployment", f"{NAME}-merge", "-n", namespace)["status"]["readyReplicas"] == 1
+    for other in ("merge", "score"):
+        assert cluster.get("deployment", f"{NAME}-{other}", "-n", namespace)["status"]["readyReplicas"] == 1
     (job,) = cluster.get("jobs", "-n", namespace)["items"]
     assert job["status"]["succeeded"] == 1
     for kind in ("podmonitor", "prometheusrule", "scaledobject"):
@@ -106,10 +107,9 @@ def test_helm_test_runs_every_pod_of_its_own(cluster: Cluster, namespace: str) -
     values = with_values("everything", **{"keda/minReplicas": 1})
     cluster.helm("install", "sketch", str(CHART), "-n", namespace, "--wait", "--timeout", PATIENCE, values=values)
     said = cluster.helm("test", "sketch", "-n", namespace, "--timeout", PATIENCE)
-    assert [word for word in ("settings", "worker", "merge") if f"{NAME}-test-{word}" in said] == [
-        "settings", "worker", "merge",
-    ]  # fmt: skip
-    assert said.count("Succeeded") == 3
+    tests = {"settings", "worker", "merge", "score"}
+    assert {word for word in tests if f"{NAME}-test-{word}" in said} == tests
+    assert said.count("Succeeded") == len(tests)
 
 
 def test_workers_are_spread_over_zones(cluster: Cluster, namespace: str) -> None:
