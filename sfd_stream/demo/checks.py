@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -22,6 +23,7 @@ from sfd_stream.wire.features import FeatureMap
 from sfd_stream.wire.formats.from_json import read_json
 from sfd_stream.wire.formats.records import Decoder, MsgpackDecoder, PlainReader, RecordDecoder
 from sfd_stream.wire.hashing import signed_columns
+from sfd_stream.wire.rows.decode import DecodedBatch
 from sfd_stream.wire.rows.part import RowLimits
 
 COLUMNS = 2048
@@ -32,26 +34,57 @@ _ROUNDING = 1e-9
 """Of the largest squared singular value: how exactly the true ones are computed here."""
 
 
+_KEPT_EVERY = 4
+"""Every fourth docstring is not fed in."""
+
+Bag = Mapping[str, int]
+"""A row: how often it has each word."""
+
+
 class DemoError(SfdError):
     """A claim of the demo did not hold."""
 
 
+def _encode(bags: Iterable[Bag]) -> list[RowMessage]:
+    return list(bag_messages(bags))
+
+
 @dataclass(frozen=True)
 class Truth:
-    """What was fed in, known exactly, and how its messages are decoded."""
+    """What was fed in, known exactly, and how messages are encoded and decoded."""
 
     block: RowBlock
     messages: list[RowMessage]
     decoder: Decoder = field(default_factory=MsgpackDecoder)
     columns: HashedColumns = _COLUMNS
+    encode: Callable[[Iterable[Bag]], list[RowMessage]] = _encode
+    kept: Sequence[Bag] = ()
+    """Rows of the same kind that are not fed in: new ones, to be scored."""
 
     @classmethod
-    def of(cls, messages: list[RowMessage], decoder: Decoder, columns: HashedColumns) -> Truth:
-        found = cls(RowBlock.from_arrays([0], [], [], COLUMNS), messages, decoder, columns)
+    def of(
+        cls,
+        bags: Sequence[Bag],
+        encode: Callable[[Iterable[Bag]], list[RowMessage]],
+        decoder: Decoder,
+        columns: HashedColumns,
+    ) -> Truth:
+        fed = [bag for number, bag in enumerate(bags, start=1) if number % _KEPT_EVERY]
+        nothing = RowBlock.from_arrays([0], [], [], COLUMNS)
+        found = cls(nothing, encode(fed), decoder, columns, encode, bags[_KEPT_EVERY - 1 :: _KEPT_EVERY])
         return replace(found, block=found.decoded())
 
     def decoded(self) -> RowBlock:
-        return self.decoder.decode([message.value for message in self.messages], self.columns, RowLimits()).block
+        return self._decoded(self.messages).block
+
+    def rows_of(self, bags: Iterable[Bag]) -> tuple[RowBlock, Mapping[int, str]]:
+        """Bags as rows, and the names of their columns."""
+        found = self._decoded(self.encode(bags))
+        assert isinstance(found.columns, HashedColumns)
+        return found.block, found.columns.names
+
+    def _decoded(self, messages: Sequence[RowMessage]) -> DecodedBatch:
+        return self.decoder.decode([message.value for message in messages], self.columns, RowLimits())
 
     @property
     def rows(self) -> int:
@@ -74,15 +107,19 @@ class Truth:
 
 def truth() -> Truth:
     """Each docstring as a row in msgpack."""
-    return Truth.of(list(bag_messages(bags(COLUMNS, HASH_SEED))), MsgpackDecoder(), _COLUMNS)
+    return Truth.of(bags(COLUMNS, HASH_SEED), _encode, MsgpackDecoder(), _COLUMNS)
 
 
 def truth_of_events() -> Truth:
     """Each docstring as an event in JSON: `{"words": [...]}`."""
     mapping = FeatureMap()
-    events = ({"words": list(bag)} for bag in bags(COLUMNS, HASH_SEED, prefix="words="))
-    messages = json_messages((json.dumps(event).encode() for event in events), mapping)
-    return Truth.of(list(messages), RecordDecoder(PlainReader(read_json)), replace(_COLUMNS, mapping=mapping))
+
+    def encode(rows: Iterable[Bag]) -> list[RowMessage]:
+        events = ({"words": list(Counter(bag).elements())} for bag in rows)
+        return list(json_messages((json.dumps(event).encode() for event in events), mapping))
+
+    found = bags(COLUMNS, HASH_SEED, prefix="words=")
+    return Truth.of(found, encode, RecordDecoder(PlainReader(read_json)), replace(_COLUMNS, mapping=mapping))
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,6 @@
-"""The demo's picture: the spectrum with its certified band, and what the directions say. One SVG file, nothing else.
+"""The demo's picture: the spectrum with its certified band, the words of the directions, and the scores of new rows.
+
+One SVG file, nothing else.
 
 Written by hand, since matplotlib is an extra and the demo must work without any.
 """
@@ -12,12 +14,14 @@ from html import escape
 
 import numpy as np
 
+from sfd_stream.demo.anomalies import ScoredRows
 from sfd_stream.sketch.rows import Float
 
-_WIDTH, _HEIGHT = 1000, 460
+_WIDTH, _HEIGHT = 1000, 800
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 596, 96, 404
 _WORDS_X, _WORDS_Y, _WORDS_STEP = 640, 128, 46
-_LINE_MAX = 44
+_SCORES_TOP, _SCORES_BOTTOM = 524, 744
+_LINE_MAX = 40
 """Characters of a line of words: what fits to the right of the plot."""
 
 _STYLE = """
@@ -43,9 +47,11 @@ class Picture:
     true: Float
     delta: float
     directions: Sequence[Sequence[str]]
+    scored: ScoredRows
 
     def svg(self) -> str:
-        parts = [*self._head(), *self._grid(), *self._curves(), *self._legend(), *self._words(), "</svg>"]
+        parts = [*self._head(), *self._grid(), *self._curves(), *self._legend(), *self._words()]
+        parts += [*scores_panel(self.scored), "</svg>"]
         return "\n".join(parts) + "\n"
 
     def _head(self) -> list[str]:
@@ -119,6 +125,55 @@ class Picture:
             for i, line in enumerate(_two_lines(words)):
                 lines.append(_text(_WORDS_X + 24, y + 19 * i, "words", line))
         return lines
+
+
+def scores_panel(scored: ScoredRows) -> list[str]:
+    """Each new row by its two scores, on logarithmic axes; the planted ones are numbered."""
+    across = _Decades.of(scored.over_mean, _LEFT, _RIGHT)
+    up = _Decades.of(scored.t2, _SCORES_BOTTOM, _SCORES_TOP)
+    parts = [_text(_LEFT - 32, _SCORES_TOP - 32, "title", "Scores of rows that the sketch has not counted")]
+    for power, y in up.ticks():
+        parts.append(f'  <line class="grid" x1="{_LEFT}" x2="{_RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
+        parts.append(_text(_LEFT - 10, y + 4, "quiet", f"{power:g}", anchor="end"))
+    parts += [_text(x, _SCORES_BOTTOM + 20, "quiet", f"{power:g}", anchor="middle") for power, x in across.ticks()]
+    parts.append(_text(_LEFT + 8, _SCORES_TOP - 8, "quiet", "T²: how extreme inside the directions"))
+    middle = (_LEFT + _RIGHT) / 2
+    label = "residual outside the directions, over the mean"
+    parts.append(_text(middle, _SCORES_BOTTOM + 40, "quiet", label, anchor="middle"))
+    parts.append(_text(_WORDS_X, _SCORES_TOP, "quiet", f"planted among {scored.ordinary} ordinary docstrings"))
+    for at, (right, t2) in enumerate(zip(scored.over_mean.tolist(), scored.t2.tolist(), strict=True)):
+        x, y, number = across.place(right), up.place(t2), at - scored.ordinary + 1
+        parts.append(f'  <circle class="{"true" if number > 0 else "band"}" cx="{x:.1f}" cy="{y:.1f}" r="4"/>')
+        if number > 0:
+            parts.append(_text(x + 8, y + 5, "number", str(number)))
+    for number, row in enumerate(scored.rows, start=1):
+        y = _SCORES_TOP - 36 + 64 * number
+        parts.append(_text(_WORDS_X, y, "number", str(number)))
+        parts.append(_text(_WORDS_X + 24, y, "words", row.name))
+        parts.append(_text(_WORDS_X + 24, y + 18, "quiet", row.reason))
+        parts.append(_text(_WORDS_X + 24, y + 35, "quiet", row.why))
+    return parts
+
+
+@dataclass(frozen=True)
+class _Decades:
+    """A logarithmic axis over whole powers of ten, drawn between two places."""
+
+    lowest: int
+    highest: int
+    start: float
+    stop: float
+
+    @classmethod
+    def of(cls, values: Float, start: float, stop: float) -> _Decades:
+        return cls(math.floor(math.log10(values.min())), math.ceil(math.log10(values.max())), start, stop)
+
+    def place(self, value: float) -> float:
+        share = (math.log10(value) - self.lowest) / (self.highest - self.lowest)
+        return self.start + share * (self.stop - self.start)
+
+    def ticks(self) -> list[tuple[float, float]]:
+        return [(10.0**power, self.place(10.0**power)) for power in range(self.lowest, self.highest + 1)]
 
 
 def _round_step(top: float) -> float:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from sfd_stream.config.model import Settings
 from sfd_stream.demo import checks as claims
+from sfd_stream.demo.anomalies import P_MAX, ScoredRows, find
 from sfd_stream.demo.picture import Picture
 from sfd_stream.demo.stage import PARTITIONS, Feed, Ground, Workers
 from sfd_stream.demo.view import StreamView, Teller
@@ -67,7 +68,7 @@ class Story:
             merged = self.count()
         self.error(merged)
         self.topics(merged)
-        self.draw(merged, picture)
+        self.draw(merged, self.scores(merged), picture)
 
     def look(self) -> StreamView:
         held = {number: worker.partitions() for number, worker in list(self.workers.all.items())}
@@ -162,7 +163,23 @@ class Story:
     def _directions(self, merged: MergedSketch) -> list[list[str]]:
         return claims.directions(merged.sketch, merged.names, _DIRECTIONS, _WORDS)
 
-    def draw(self, merged: MergedSketch, file: Path) -> None:
+    def scores(self, merged: MergedSketch) -> ScoredRows:
+        self.teller.chapter("Scores")
+        topic = [word.rpartition("=")[2] for word in self._directions(merged)[0]]
+        found = find(self.truth, merged, topic, _DIRECTIONS)
+        self.teller.say(
+            f"{found.usual + found.ordinary} docstrings were kept back. {found.usual} of them say what is usual;"
+            f" the other {found.ordinary} are scored with {len(found.rows)} planted rows:"
+        )
+        for row in found.rows:
+            self.teller.check(f"found with p = {row.p_value:.3f}: {row.name}")
+            self.teller.say(f"  {row.reason}; {row.why}")
+        self.teller.say(
+            f"Rows with p up to {P_MAX} are reported; of the {found.ordinary} ordinary ones {found.false_alarms} were."
+        )
+        return found
+
+    def draw(self, merged: MergedSketch, found: ScoredRows, file: Path) -> None:
         self.teller.chapter("Picture")
         values = merged.singular_values()[:_VALUES]
         true = claims.check_spectrum(self.truth, merged.sketch, len(values))
@@ -173,6 +190,7 @@ class Story:
             true=true,
             delta=merged.delta,
             directions=self._directions(merged),
+            scored=found,
         )
         file.write_text(picture.svg(), encoding="utf-8")
         self.teller.check(f"all {len(values)} true singular values lie in the certified band")

@@ -50,7 +50,7 @@ def demo(
         bool, typer.Option("--json", help="Send JSON events, of which the worker makes rows, instead of msgpack rows.")
     ] = False,
 ) -> None:
-    """Run the whole job on sample text: rows go through a broker, a worker is killed, no row is lost, topics are found.
+    """Run the whole job on sample text: a worker is killed, no row is lost, topics and odd rows are found.
 
     It needs no broker: one is built in. It ends after about half a minute and leaves only a picture behind.
     Every claim is checked; if one does not hold, the demo reports it and the exit code is 1.

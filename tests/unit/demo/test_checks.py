@@ -16,12 +16,14 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from sfd_stream.demo import checks
+from sfd_stream.demo import anomalies, checks
+from sfd_stream.demo.anomalies import FoundRow, ScoredRows
 from sfd_stream.demo.picture import Picture
 from sfd_stream.demo.script import Story
 from sfd_stream.demo.stage import DemoWorker, Ground, Workers
 from sfd_stream.demo.view import StreamView, Teller, view
 from sfd_stream.sketch.estimator import SparseFrequentDirections
+from sfd_stream.sketch.scoring.causes import Cause
 from sfd_stream.sketch.sketch import Sketch
 from sfd_stream.tools.produce import bag_messages
 from sfd_stream.wire.columns import HashedColumns
@@ -96,14 +98,59 @@ def test_directions_are_words_that_come_together() -> None:
     assert set(strongest) in (set(sea), set(hill))
 
 
+@pytest.fixture(scope="module")
+def strongest(truth: checks.Truth, sketch: Sketch) -> list[str]:
+    return checks.directions(sketch, truth.rows_of(truth.kept)[1], 1, 9)[0]
+
+
+def test_every_planted_row_is_found_and_explained_by_what_makes_it_odd(
+    truth: checks.Truth, sketch: Sketch, strongest: list[str]
+) -> None:
+    found = anomalies.find(truth, sketch, strongest, 6)
+    assert len(found.rows) == 3
+    assert max(row.p_value for row in found.rows) <= anomalies.P_MAX
+    assert len(found.t2) == len(found.over_mean) == found.ordinary + 3
+    assert found.false_alarms <= 5
+    repeated, _, extreme = found.rows
+    assert repeated.cause.share > 0.9
+    assert abs(repeated.cause.actual) == 30.0
+    assert extreme.reason.startswith("T²"), "only T^2 sees it: its residual is ordinary"
+
+
+def test_a_planted_row_that_is_not_odd_or_is_explained_by_another_column_ends_the_demo(
+    truth: checks.Truth, sketch: Sketch, strongest: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def plant(bag: checks.Bag, odd: list[str]) -> None:
+        monkeypatch.setattr(anomalies, "planted", lambda *_: [anomalies.Planted("it", bag, odd)])
+
+    ordinary = truth.kept[-1]
+    plant(ordinary, list(ordinary))
+    with pytest.raises(checks.DemoError, match="it was not found: its p-value is "):
+        anomalies.find(truth, sketch, strongest, 6)
+    plant({**ordinary, "zebra": 50}, ["giraffe"])
+    with pytest.raises(checks.DemoError, match="it was explained by"):
+        anomalies.find(truth, sketch, strongest, 6)
+
+
+def test_the_rows_that_are_kept_back_are_not_fed_in(truth: checks.Truth) -> None:
+    assert truth.rows == len(truth.messages) > 3 * (len(truth.kept) - 1)
+    kept = {message.value for message in truth.encode(truth.kept)}
+    repeated = sum(message.value in kept for message in truth.messages)
+    assert repeated < len(kept) / 10, "some docstrings have the same words"
+
+
 def test_the_picture_is_one_whole_svg_that_loads_nothing(truth: checks.Truth, sketch: Sketch) -> None:
     values = sketch.singular_values(20)
     true = truth.singular_values(20)
-    picture = Picture("a & b", "<c>", values, true, sketch.delta, [["one", "two"], ["three"] * 30])
+    cause = Cause(3, "<word>", 0.9, 30.0, 0.1)
+    row = FoundRow("odd & new", 0.008, "residual", cause)
+    scored = ScoredRows([row], 100, 2, 0, over_mean=np.array([0.5, 1.0, 90.0]), t2=np.array([6.0, 2.0, 0.1]))
+    picture = Picture("a & b", "<c>", values, true, sketch.delta, [["one", "two"], ["three"] * 30], scored)
     svg = picture.svg()
     tree = ET.fromstring(svg)  # noqa: S314 - our own
-    assert {"a & b", "<c>", "one two"} <= {element.text for element in tree.iter()}
-    assert len(tree.findall(".//{*}circle")) == len(true) + 1, "one for each value, and the legend's"
+    assert {"a & b", "<c>", "one two", "odd & new", "<word>: 30, expected 0.1"} <= {e.text for e in tree.iter()}
+    dots = len(true) + 1 + 3
+    assert len(tree.findall(".//{*}circle")) == dots, "one for each value, the legend's, and one for each new row"
     assert re.findall(r"https?://[^\"]*", svg) == ["http://www.w3.org/2000/svg"]
     assert not re.search(r"href|url\(|@import", svg)
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tests.support.seaweed import SeaweedServer
     from tests.unit.demo.conftest import Playing
 
-CHAPTERS = ("Rows", "Stream", "Workers", "Accident", "Count", "Error", "Topics", "Picture")
+CHAPTERS = ("Rows", "Stream", "Workers", "Accident", "Count", "Error", "Topics", "Scores", "Picture")
 
 
 def small_truth(rows: int) -> checks.Truth:
@@ -76,7 +76,7 @@ def test_with_json_events_every_claim_holds_too(play: Callable[..., Playing]) ->
     playing = play("--json")
     assert playing.process.wait(300) == 0, playing.text
     assert chapters(playing.text) == list(CHAPTERS)
-    assert playing.text.count("✓") == 6
+    assert playing.text.count("✓") == 9
     assert 'The first one: {"words": [' in playing.text
     assert playing.left_behind() == []
 

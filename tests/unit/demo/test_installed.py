@@ -60,7 +60,7 @@ def test_the_demo_tells_its_story_in_order_and_leaves_only_a_picture(
     text = playing.text
     assert code == 0, text
     assert chapters(text) == list(CHAPTERS)
-    assert text.count("✓") == 6
+    assert text.count("✓") == 9
     assert text.count("live page is http://127.0.0.1:") == 2
     assert "Worker 2 took over" in text
     assert playing.left_behind() == []
