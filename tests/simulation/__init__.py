@@ -9,6 +9,7 @@ consumer.py, producer.py, admin.py   the clients of confluent_kafka as the packa
 store.py        a checkpoint store with faults
 scenario.py     what a seed means: topics, records, settings, faults
 workers.py      the real worker as a simulated process
+merging.py, scoring.py   `sfd-stream merge` and `sfd-stream score`, with their laws
 judge.py        the laws that are checked while it runs and at the end
 run.py          one seed from beginning to end
 """

@@ -22,9 +22,11 @@ from tests.simulation.aims import AIMS
 from tests.simulation.mutations import MUTATIONS, until_caught
 from tests.simulation.run import ROOT, Result, simulate
 from tests.simulation.scenario import Scenario, draw
+from tests.simulation.score_mutations import SCORE_MUTATIONS
 from tests.simulation.shrink import shrink
 
 PROGRESS_S = 60.0
+ALL_MUTATIONS = MUTATIONS | SCORE_MUTATIONS
 
 PHASES = {
     "start": ("starting",),
@@ -101,7 +103,7 @@ class Tally:
 
 
 def _seeds(given: argparse.Namespace) -> int:
-    edits = MUTATIONS[given.mutation].edits if given.mutation else ()
+    edits = ALL_MUTATIONS[given.mutation].edits if given.mutation else ()
     tally, told_s = Tally(), 0.0
     for seed in range(given.seed, given.seed + given.seeds):
         if given.minutes is not None and tally.seconds > given.minutes * 60:
@@ -156,7 +158,7 @@ def _mutations(source: Path, first: int, seeds: int, only: str | None) -> int:
     """The table of docs/reliability.md."""
     missed = 0
     print("| mutation | aim | seeds until caught | law that it broke |\n|---|---|---|---|", flush=True)
-    for name, mutation in MUTATIONS.items():
+    for name, mutation in ALL_MUTATIONS.items():
         if only is not None and only not in name:
             continue
         found = until_caught(mutation, source, first, max(seeds, mutation.seeds))

@@ -231,9 +231,41 @@ def logs(scenario: Scenario) -> Scenario:
     return _busy(scenario, rng, faults)
 
 
+SCORER_POINTS = (
+    "after-claim", "after-scores", "after-letters", "before-publish", "after-publish", "before-transaction",
+    "after-offsets", "before-end", "before-commit", "after-commit",
+)  # fmt: skip
+
+
+def scores(scenario: Scenario) -> Scenario:
+    """Two scorers beside the workers: they crash, pause and are expelled, also at named points; then there are the
+    seed's own faults, but for those that remove records before they are scored.
+    """
+    rng = random.Random(f"scores {scenario.seed}")
+    removing = ("log retention", "truncated log", "recreated topic", "restored backup")
+    faults = [fault for fault in scenario.faults if fault.kind not in removing]
+    for _ in range(rng.choice((0, 2, 4, 6))):
+        kind, number = rng.choice(("scorer crash", "scorer crash", "scorer pause", "scorer expel")), rng.randrange(2)
+        where = rng.choice(SCORER_POINTS) if rng.random() < 0.6 else ""
+        at_s = round(rng.uniform(0.0, scenario.faults_until_s * 0.9), 1)
+        faults.append(Fault(at_s, kind, number, rng.choice((2.0, 9.0)), where))
+    times, kinds = range(1, int(scenario.faults_until_s)), ("r", "rrrm", "rb", "rrrrrrrt")
+    flow = tuple(Batch(float(at_s), rng.randrange(scenario.partitions), rng.choice(kinds)) for at_s in times)
+    return replace(
+        scenario,
+        score="at-least-once" if scenario.seed % 2 else "transactional",
+        delivery="idempotent" if scenario.delivery == "none" else scenario.delivery,
+        batches=scenario.batches + flow,
+        start="earliest",
+        until_end=False,
+        one_in_memory=False,
+        faults=_in_order(faults),
+    )
+
+
 def mixed(scenario: Scenario) -> Scenario:
     """Half of the seeds as they are, the others with one of the aims each."""
-    aims = [aim for name, aim in AIMS.items() if name != "mixed"]
+    aims = [aim for name, aim in AIMS.items() if name not in ("mixed", "scores")]
     return scenario if scenario.seed % 2 == 0 else aims[scenario.seed // 2 % len(aims)](scenario)
 
 
@@ -252,5 +284,6 @@ AIMS: dict[str, Callable[[Scenario], Scenario]] = {
     "mergers": mergers,
     "pauses": pauses,
     "logs": logs,
+    "scores": scores,
     "mixed": mixed,
 }

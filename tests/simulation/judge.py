@@ -50,7 +50,7 @@ class Judge:
         self._written: list[set[bytes]] = [set() for _ in range(scenario.partitions)]
         self._world = world
         self._scenario = scenario
-        self._content = content
+        self.content = content
         self._manifests = reference["state.manifest"]
         self._states = reference["state.partition"]
         self._snapshots = reference["wire.snapshots"]
@@ -142,19 +142,19 @@ class Judge:
         end, gone = self.truncated.get(partition, (0, set()))
         if who in gone and manifest.next_offset > end and partition not in self.refused:
             self._world.history.note(who, f"holds what partition {partition} has lost")
-            self._content.untruncate(partition)
+            self.content.untruncate(partition)
             self.refuse([partition])
 
     def expected(self, partition: int, next_offset: int) -> Counts:
         """What a state holds that was begun where the chain begins."""
-        below, first = self._content.below[partition], self.chains[partition][0].next_offset
+        below, first = self.content.below[partition], self.chains[partition][0].next_offset
         return below[next_offset].minus(below[first])
 
     def _check_counts(self, manifest: Any, partition: int, where: str) -> None:
         offset = manifest.next_offset
-        if not 0 <= offset < len(self._content.below[partition]):
+        if not 0 <= offset < len(self.content.below[partition]):
             self.fail(
-                "offset", f"{where} is at offset {offset}, the log ends at {len(self._content.below[partition]) - 1}"
+                "offset", f"{where} is at offset {offset}, the log ends at {len(self.content.below[partition]) - 1}"
             )
         if manifest.kind is self._manifests.Kind.GENESIS:
             return
@@ -165,7 +165,7 @@ class Judge:
 
     def _check_letters(self, manifest: Any, partition: int, where: str) -> None:
         first = self.chains[partition][0].next_offset
-        for offset in self._content.bad[partition]:
+        for offset in self.content.bad[partition]:
             if first <= offset < manifest.next_offset and (partition, offset) not in self.letters:
                 self.fail("dead letters", f"{where} passes offset {offset}, which is not in the dead-letter topic")
 
@@ -272,7 +272,7 @@ class Judge:
         if code != 0 and self._world.scheduler.now > self._explained.get(code, 0.0):
             self.fail(f"exit {code}", f"{who} ends with exit code {code}: {words}")
         for partition, end in enumerate(ends or ()) if code == 0 else ():
-            if partition in self.refused or self._content.below[partition][end] == Counts():
+            if partition in self.refused or self.content.below[partition][end] == Counts():
                 continue
             missing = self.missing(partition, end)
             if missing:
@@ -298,7 +298,7 @@ class Judge:
 
     def data_end(self, partition: int) -> int:
         """After the last record that holds something."""
-        below = self._content.below[partition]
+        below = self.content.below[partition]
         return next((offset for offset in range(len(below) - 1, 0, -1) if below[offset] != below[offset - 1]), 0)
 
     # The end

@@ -21,11 +21,23 @@ from typing import Any
 from tests.simulation.scheduler import loading, point
 
 PACKAGE = "sfd_stream"
-POINTED = ("merge.py", "observe/", "tools/", "config/container_limits.py", "kafka/", "worker/", "state/partition.py")
+POINTED = (
+    "merge.py",
+    "observe/",
+    "tools/",
+    "config/container_limits.py",
+    "kafka/",
+    "worker/",
+    "score/",
+    "state/partition.py",
+)
 """Where a preemption point stands before every statement, if asked for."""
-UNPOINTED = tuple(
-    f"observe/{name}.py"
-    for name in ("metrics", "registry", "status", "facts", "history", "spectra", "logs", "worker_status")
+UNPOINTED = (
+    *(
+        f"observe/{name}.py"
+        for name in ("metrics", "registry", "status", "facts", "history", "spectra", "logs", "worker_status")
+    ),
+    "score/watch.py",
 )
 """Metrics and status only: points there cost time and find nothing."""
 

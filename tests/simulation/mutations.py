@@ -28,9 +28,7 @@ class Mutation:
         return AIMS[self.aim](draw(seed)) if self.aim else draw(seed)
 
 
-def _one(
-    file: str, old: str, new: str, seeds: int = 300, *, aim: str | None = None, harmless: bool = False
-) -> Mutation:
+def one(file: str, old: str, new: str, seeds: int = 300, *, aim: str | None = None, harmless: bool = False) -> Mutation:
     return Mutation((Edit(file, old, new),), seeds, aim, harmless)
 
 
@@ -47,7 +45,7 @@ _CREATE = """    while (yield CreateIfAbsent(key, data)) is not Answer.DONE:
 _WRITE = "        manifest = yield from owned.chain.write(frozen, binding, snapshot)\n"
 
 MUTATIONS: dict[str, Mutation] = {
-    "commit before manifest": _one(
+    "commit before manifest": one(
         "worker/worker.py", _WRITE, "        self.source.commit({owned.number: frozen.next_offset})\n" + _WRITE
     ),
     "publish before durable": Mutation(
@@ -62,41 +60,41 @@ MUTATIONS: dict[str, Mutation] = {
         ),
         300,
     ),
-    "no nonce check": _one(
+    "no nonce check": one(
         "state/protocol.py",
         "        if found == data:  # whole bytes, the nonce among them [G]",
         "        if found is not Answer.MISSING and decode_manifest(found).next_offset == manifest.next_offset:",
         aim="claims",
     ),
-    "'exists' taken as mine": _one(
+    "'exists' taken as mine": one(
         "state/protocol.py",
         _CREATE,
         _CREATE.replace("is not Answer.DONE:", "not in (Answer.DONE, Answer.EXISTS):"),
         aim="claims",
     ),
-    "unknown create taken as done": _one(
+    "unknown create taken as done": one(
         "state/protocol.py",
         _CREATE,
         _CREATE.replace("is not Answer.DONE:", "not in (Answer.DONE, Answer.UNKNOWN):"),
     ),
-    "no LIST after create": _one(
+    "no LIST after create": one(
         "state/protocol.py",
         _CREATE,
         _CREATE.replace("if (yield from numbers_after(prefix, manifest.number)):", "if False:"),
         300,
         aim="slots",
     ),
-    "claim without epoch + 1": _one(
+    "claim without epoch + 1": one(
         "state/claim.py", "epoch=next_epoch(manifest.epoch, shown),", "epoch=manifest.epoch,"
     ),
-    "forgotten fence": _one(
+    "forgotten fence": one(
         "worker/checkpoint_chain.py",
         '            raise FencedError(f"somebody else went on from checkpoint {outcome.number} of {self.where}")',
         "            return Created(self.newest)",
         300,
         aim="claims",
     ),
-    "fenced owner stays in the group": _one(
+    "fenced owner stays in the group": one(
         "worker/worker.py", "            self.source.rejoin()", "            pass", 300, aim="wakes"
     ),
     "fenced owner stays in the group, which loses nothing by itself": Mutation(
@@ -109,37 +107,37 @@ MUTATIONS: dict[str, Mutation] = {
         300,
         aim="stalls",
     ),
-    "next offset one too far": _one("kafka/records.py", "return self.offset + 1", "return self.offset + 2"),
-    "next offset one too near": _one("kafka/records.py", "return self.offset + 1", "return self.offset"),
-    "reading begins one too far": _one(
+    "next offset one too far": one("kafka/records.py", "return self.offset + 1", "return self.offset + 2"),
+    "next offset one too near": one("kafka/records.py", "return self.offset + 1", "return self.offset"),
+    "reading begins one too far": one(
         "kafka/assignment.py",
         "            return TopicPartition(self._topic, partition, start.offset)",
         "            return TopicPartition(self._topic, partition, start.offset + 1)",
     ),
-    "dead letters not awaited": _one(
+    "dead letters not awaited": one(
         "worker/worker.py",
         "        yield from self.intake.acknowledged(owned.number, frozen.next_offset)\n",
         "",
         aim="letters",
     ),
-    "failed dead letter forgotten": _one(
+    "failed dead letter forgotten": one(
         "kafka/dead_letters.py",
         "        if ticket is not None and ticket.delivered:",
         "        if ticket is not None and ticket.done:",
         400,
         aim="letters",
     ),
-    "retention removes a referenced blob": _one(
+    "retention removes a referenced blob": one(
         "state/retention.py",
         "for manifest in kept.tops for blob in manifest.references}",
         "for manifest in kept.tops for blob in manifest.references[:1]}",
     ),
-    "buffer missing in a checkpoint": _one(
+    "buffer missing in a checkpoint": one(
         "state/partition.py",
         "        buffer=(*kept, *segment),",
         "        buffer=kept,",
     ),
-    "freeze while sketching": _one(
+    "freeze while sketching": one(
         "worker/sketch_thread.py",
         "        return self._runtime.sketch.submit(lambda: owned.live.whole.freeze())",
         "        found: Future[Frozen] = Future()\n        found.set_result(owned.live.whole.freeze())\n"
@@ -147,8 +145,8 @@ MUTATIONS: dict[str, Mutation] = {
         400,
         aim="pauses",
     ),
-    "sketch on two threads": _one("worker/runtime.py", 'DaemonExecutor(1, "sketch")', 'DaemonExecutor(2, "sketch")'),
-    "random state shared between partitions": _one(
+    "sketch on two threads": one("worker/runtime.py", 'DaemonExecutor(1, "sketch")', 'DaemonExecutor(2, "sketch")'),
+    "random state shared between partitions": one(
         "cli/build.py",
         "seed=(sketch.seed, partition),",
         "seed=(sketch.seed, 0),",
@@ -176,7 +174,7 @@ MUTATIONS: dict[str, Mutation] = {
         400,
         aim="starts",
     ),
-    "a lost partition writes": _one(
+    "a lost partition writes": one(
         "worker/worker.py",
         """        self.watch.rebalanced("lost", numbers)
         self._release(*self._ours(numbers))
@@ -186,50 +184,50 @@ MUTATIONS: dict[str, Mutation] = {
         300,
         aim="stalls",
     ),
-    "until end judged by commits alone": _one(
+    "until end judged by commits alone": one(
         "worker/until_end.py",
         "        published = not self.publishes or is_published(committed.metadata)",
         "        published = True",
     ),
-    "a pause that survives an assignment": _one(
+    "a pause that survives an assignment": one(
         "kafka/assignment.py",
         "        if others := starts.keys() - unread:",
         "        if others := set():",
         aim="pauses",
     ),
-    "what is still held is assigned again": _one(
+    "what is still held is assigned again": one(
         "kafka/assignment.py",
         "        self._lose_unreported(partitions)\n",
         "",
         aim="pauses",
     ),
-    "commits overtake each other": _one(
+    "commits overtake each other": one(
         "kafka/commits.py",
         "for partition, what in self.waiting.items() if not self.is_sent(partition)}",
         "for partition, what in self.waiting.items()}",
         400,
         aim="commits",
     ),
-    "republication puts the next snapshot off": _one(
+    "republication puts the next snapshot off": one(
         "worker/partitions.py",
         "    def begin_republication(self, now_s: float) -> None:\n        self.republished_at_s = now_s",
         "    def begin_republication(self, now_s: float) -> None:\n"
         "        self.republished_at_s = self.snapshot_at_s = now_s",
     ),
-    "unpublished state not published by the next owner": _one(
+    "unpublished state not published by the next owner": one(
         "worker/worker.py",
         "        yield from self.delivery.deliver(owned, unpublished)\n",
         "",
         400,
     ),
-    "unknown transaction taken for failed": _one(
+    "unknown transaction taken for failed": one(
         "worker/transactional.py",
         "                owned.settled = error.certain\n",
         "                owned.settled = True\n",
         400,
         aim="transactions",
     ),
-    "zombie's transaction not refused": _one(
+    "zombie's transaction not refused": one(
         "worker/transactional.py",
         "            membership = self.source.membership()\n"
         "            if membership is None:\n"
@@ -243,7 +241,7 @@ MUTATIONS: dict[str, Mutation] = {
         aim="stalls",
         harmless=True,
     ),
-    "a cancelled transaction is not awaited": _one(
+    "a cancelled transaction is not awaited": one(
         "worker/transactional.py",
         "        if self._open is not None and owned.number in self._carried:\n",
         "        if False:\n",
@@ -264,25 +262,25 @@ MUTATIONS: dict[str, Mutation] = {
         300,
         aim="memberships",
     ),
-    "epoch below the output topic's": _one(
+    "epoch below the output topic's": one(
         "state/claim.py",
         "    epoch = next_epoch(0, (yield AskOutputEpoch()))  # [P]",
         "    epoch = 1",
         aim="backups",
     ),
-    "epoch of a claim below the output topic's": _one(
+    "epoch of a claim below the output topic's": one(
         "state/claim.py",
         "epoch=next_epoch(manifest.epoch, shown),",
         "epoch=manifest.epoch + 1,",
         aim="backups",
     ),
-    "producer kept after a retried commit": _one(
+    "producer kept after a retried commit": one(
         "kafka/transactional_producer.py",
         "        if repeated or self._has_disconnected(producer):\n            self._producer = None\n",
         "",
         aim="transactions",
     ),
-    "a claim never retried": _one(
+    "a claim never retried": one(
         "worker/jobs.py",
         "            delay_s = outage.failed(",
         '            if wait.what == "CreateIfAbsent":\n                raise\n            delay_s = outage.failed(',
@@ -298,7 +296,7 @@ MUTATIONS: dict[str, Mutation] = {
         300,
         aim="stalls",
     ),
-    "a job advanced after release": _one(
+    "a job advanced after release": one(
         "worker/jobs.py",
         "        running = self._running.pop(key, None)\n",
         "        running = None\n",
@@ -320,56 +318,56 @@ MUTATIONS: dict[str, Mutation] = {
         ),
         400,
     ),
-    "a pause is never lifted": _one(
+    "a pause is never lifted": one(
         "kafka/assignment.py",
         "        if self.paused - wanted:",
         "        if False:",
         aim="pauses",
     ),
-    "a failed commit not retried": _one(
+    "a failed commit not retried": one(
         "worker/delivery.py",
         "                self._again_s = now_s + COMMIT_AGAIN_S",
         "                pass",
         400,
         aim="commits",
     ),
-    "a snapshot encoded from a moving state": _one(
+    "a snapshot encoded from a moving state": one(
         "worker/worker.py",
         "sketch_of(frozen, self.plan.shape(owned.number))",
         "owned.live.state.sketch()",
         400,
     ),
-    "merge counts a part twice": _one(
+    "merge counts a part twice": one(
         "merge.py",
         "        parts = [snapshot for reader in self._inputs for snapshot in _held(reader)]",
         "        parts = [snapshot for reader in self._inputs for snapshot in [*_held(reader), *_held(reader)[:1]]]",
         aim="mergers",
     ),
-    "a merger keeps its epoch": _one(
+    "a merger keeps its epoch": one(
         "merge.py",
         "self._epoch = 1 if newest is None else newest.epoch + 1",
         "self._epoch = 1",
         aim="mergers",
     ),
-    "a merge that was not delivered is forgotten": _one(
+    "a merge that was not delivered is forgotten": one(
         "merge.py",
         "self._changed = not self._publish(self._newest)",
         "self._changed = bool(self._publish(self._newest)) and False",
         aim="mergers",
     ),
-    "leader epochs lost at an eager assignment": _one(
+    "leader epochs lost at an eager assignment": one(
         "kafka/assignment.py",
         "Start(offset, self.leader_epochs[p])",
         "Start(offset)",
         aim="logs",
     ),
-    "a recreated topic goes unnoticed": _one(
+    "a recreated topic goes unnoticed": one(
         "state/protocol.py",
         "    if _differ(stored.topic_id, wanted.topic_id):",
         "    if False:",
         aim="logs",
     ),
-    "until end without commits": _one(
+    "until end without commits": one(
         "worker/until_end.py",
         "        committed = self.source.last_committed.get(owned.number, -1)",
         "        committed = self.ends.get(owned.number, 0)",

@@ -16,6 +16,7 @@ from tests.simulation.merging import Merging
 from tests.simulation.reading import Reader
 from tests.simulation.scenario import Fault, Scenario
 from tests.simulation.scheduler import Scheduler, ViolationError, running
+from tests.simulation.scoring import Scoring
 from tests.simulation.world import World
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -54,15 +55,9 @@ def simulate(scenario: Scenario, source: Path = ROOT, edits: tuple[Edit, ...] = 
         except Exception as error:  # noqa: BLE001 - a thread that died, or the simulator's own fault
             law = f"died: {type(error).__name__}"
             violation = ViolationError(law, f"{error} ({workers._innermost(error)})")
-        return Result(
-            scenario.seed,
-            violation,
-            run.world.history.digest(),
-            scheduler.steps,
-            scheduler.now - 1000.0,
-            run.coverage,
-            run.world.history.lines,
-        )
+        history, seconds = run.world.history, scheduler.now - 1000.0
+        counted = scheduler.steps, seconds, run.coverage
+        return Result(scenario.seed, violation, history.digest(), *counted, history.lines)
 
 
 class Run:
@@ -96,6 +91,7 @@ class Run:
         self._restoring = False
         self._reader: Reader | None = None
         self.merging: Merging | None = None
+        self.scoring: Scoring | None = None
 
     def run(self) -> None:
         began = self.scheduler.now
@@ -143,12 +139,15 @@ class Run:
         if self.scenario.merge:
             self.merging = Merging(self._package, self.judge, self._reference)
             self.merging.start()
+        if self.scenario.score != "none":
+            self.scoring = Scoring(self._package, self.judge, self._reference, self._settings, self.scenario)
+            self.scoring.start()
         for number in range(self.scenario.workers):
             self.start(number)
 
     def _await_readers(self) -> None:
         """Those who read get all that is published."""
-        for name, reader in (("reader", self._reader), ("merge", self.merging)):
+        for name, reader in (("reader", self._reader), ("merge", self.merging), ("scored", self.scoring)):
             if reader is not None and not self.scheduler.run_until(self.scheduler.now + CALM_S, reader.is_current):
                 published = self.judge.newest_published()
                 self.judge.fail(name, f"{reader.describe()}, published were {published}")
@@ -278,10 +277,12 @@ class Run:
     def _fault(self, fault: Fault) -> None:
         if self.calm:
             return
-        if fault.where:
+        if fault.kind.startswith("scorer") and self.scoring is not None:
+            self.scoring.aim(fault)
+        elif fault.where:
             self._aimed.append(fault)
-            return
-        self._apply(fault, self._workers.get(fault.target))
+        else:
+            self._apply(fault, self._workers.get(fault.target))
 
     def _reached(self, number: int, worker: workers.Worker, point: str) -> None:
         """In the task that reaches the point."""
@@ -354,8 +355,8 @@ class Run:
         self.scheduler.stall = 0.0
         for worker in self._workers.values():
             self.resume(worker.process.name)
-        if self.merging is not None:
-            self.merging.wake()
+        for each in filter(None, (self.merging, self.scoring)):
+            each.wake()
 
     def _is_settled(self) -> bool:
         if self.scenario.until_end:
@@ -375,15 +376,13 @@ class Run:
         return self.judge.outdated(partition)
 
     def _unsettled(self) -> str:
-        paused = [words for consumer in self.world.consumers for words in consumer.stuck()]
-        return "; ".join([self._unfinished(), *paused])
-
-    def _unfinished(self) -> str:
         if self.scenario.until_end:
             left = sorted(set(range(self.scenario.workers)) - self._done)
-            return f"workers {left} do not end within {CALM_S:.0f} s of calm"
-        missing = {p: self._missing(p) for p in self._partitions}
-        return f"after {CALM_S:.0f} s of calm: { ({p: words for p, words in missing.items() if words}) }"
+            words = f"workers {left} do not end within {CALM_S:.0f} s of calm"
+        else:
+            missing = {p: words for p in self._partitions if (words := self._missing(p))}
+            words = f"after {CALM_S:.0f} s of calm: {missing}"
+        return "; ".join([words, *(words for consumer in self.world.consumers for words in consumer.stuck())])
 
     def _stop_all(self) -> None:
         self._stopping = True

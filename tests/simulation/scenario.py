@@ -81,6 +81,8 @@ class Scenario:
     """Whether a SnapshotReader reads along."""
     merge: bool = False
     """Whether `sfd-stream merge` merges what is published."""
+    score: Literal["none", "transactional", "at-least-once"] = "none"
+    """How `sfd-stream score` delivers scores of what is read, if it runs."""
     preempt: float = 0.05
     stall: float = 0.0005
     points: bool = False
