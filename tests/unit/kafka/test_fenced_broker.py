@@ -5,18 +5,27 @@ librdkafka then loses all its brokers, sometimes for good (its issue 5301). A so
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import threading
 import time
+from typing import TYPE_CHECKING
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 
+from sfd_stream.errors import BrokerRefusedError
+from sfd_stream.kafka.admin import GroupOffsets
+from sfd_stream.kafka.errors import Hooks
 from sfd_stream.kafka.records import Start
 from sfd_stream.kafka.source import Source
 from tests.support.kafka import LocalBroker
 from tests.support.kafka_fixtures import PrivateBrokers
 from tests.unit.kafka.conftest import Diary
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 ROUNDS, SOURCES = int(os.environ.get("SFD_TEST_FENCES", "2")), 16
 """docs/reliability.md has the record of a long run."""
@@ -45,25 +54,64 @@ def restart_and_fence(broker: LocalBroker, rng: random.Random) -> None:
         fencing.join()
 
 
+def said_by_new_clients(broker: LocalBroker, topic: str, offset: int, group: str) -> list[str]:
+    """Whether a client that was not there before reads the record, finds the group's coordinator, and may join."""
+    properties = {"bootstrap.servers": broker.bootstrap, "log_level": 2}
+    reader = Consumer({**properties, "group.id": "new", "auto.offset.reset": "error"})
+    reader.assign([TopicPartition(topic, 0, offset)])
+    found = reader.consume(1, 10)
+    what = [f"record {offset}: {[message.error() or message.offset() for message in found] or 'not read in 10 s'}"]
+    reader.close()
+    try:
+        what.append(
+            f"offsets of {group}: {GroupOffsets({**properties, 'group.id': group}, topic, Hooks()).committed([0], 10)}"
+        )
+    except (BrokerRefusedError, TimeoutError) as error:
+        what.append(f"offsets of {group}: {error}")
+    member = Source({**properties, "group.id": "new member", **QUICK}, topic)
+    member.subscribe(Diary({0: Start(0)}))
+    deadline = time.monotonic() + 20
+    while not member.assigned and time.monotonic() < deadline:
+        member.poll(1, 0.1)
+    what.append(f"a new member has {member!r}")
+    member.close(5)
+    return what
+
+
+def story_of(broker: LocalBroker, topic: str, sources: list[Source], ends: list[int], number: int, folder: Path) -> str:
+    """What is known about a round that failed. The broker's log is kept."""
+    (folder / "broker.log").write_text(broker.log())
+    lines = [f"round {number}, {SOURCES} sources; the broker's log is {folder / 'broker.log'}"]
+    for source, end in zip(sources, ends, strict=True):
+        if end < number:
+            state = f"connected {source.is_connected()}, outside {source.outside_s}, away {source.away_s}"
+            lines.append(f"{source!r} read up to {end}: at {source.positions}, {state} ({source.away_words})")
+    lines += said_by_new_clients(broker, topic, number - 1, f"g{[end < number for end in ends].index(True)}")
+    lines.append(f"end of the log: {broker.end_offset(topic)}")
+    return "\n".join(lines)
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-def test_every_source_reads_again_after_its_only_broker_was_fenced(private_broker: PrivateBrokers) -> None:
+def test_every_source_reads_again_after_its_only_broker_was_fenced(
+    private_broker: PrivateBrokers, tmp_path: Path
+) -> None:
     broker, rng = private_broker(), random.Random(5301)
     topic = broker.create_topic()
     kafka = {"bootstrap.servers": broker.bootstrap, "reconnect.backoff.max.ms": 500, "log_level": 2, **QUICK}
     sources = [Source({**kafka, "group.id": f"g{n}"}, topic) for n in range(SOURCES)]
-    for source in sources:
-        source.subscribe(Diary({0: Start(0)}))
-    ends = [0] * SOURCES
-    for number in range(1, ROUNDS + 1):
-        restart_and_fence(broker, rng)
-        broker.produce(topic, [b"x"])
-        deadline = time.monotonic() + 240
-        while min(ends) < number:
-            late = [n for n, end in enumerate(ends) if end < number]
-            assert time.monotonic() < deadline, f"round {number}: {late} of {SOURCES} read nothing again"
-            for n, source in enumerate(sources):
-                for batch in source.poll(100, 0.005):
-                    ends[n] = batch.next_offset
-    for source in sources:
-        source.close(10)
+    with contextlib.ExitStack() as closing:
+        for source in sources:
+            closing.callback(source.close, 10)
+            source.subscribe(Diary({0: Start(0)}))
+        ends = [0] * SOURCES
+        for number in range(1, ROUNDS + 1):
+            restart_and_fence(broker, rng)
+            broker.produce(topic, [b"x"])
+            deadline = time.monotonic() + 240
+            while min(ends) < number:
+                if time.monotonic() > deadline:
+                    pytest.fail(story_of(broker, topic, sources, ends, number, tmp_path))
+                for n, source in enumerate(sources):
+                    for batch in source.poll(100, 0.005):
+                        ends[n] = batch.next_offset
