@@ -159,7 +159,7 @@ def test_the_packed_chart_has_the_image_and_the_home_that_it_was_given(tmp_path:
         links = re.findall(r"\]\(([^)]*)\)", files[name])
         assert links, name
         for link in links:
-            path = link.removeprefix(f"{HOME}/blob/v{__version__}/")
+            path = link.removeprefix(f"{HOME}/blob/v{__version__}/").partition("#")[0]
             assert (ROOT / path).is_file(), link
     assert not [name for name in files if name.startswith("ci/")], "values of tests do not belong into the package"
 
