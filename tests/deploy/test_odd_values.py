@@ -13,7 +13,7 @@ import yaml
 
 from tests.deploy.chart import CHART, Answer, helm, render, values_file
 from tests.deploy.test_chart import ON_DISK, with_values
-from tests.deploy.test_chart_values import MERGE, TOPICS
+from tests.deploy.test_chart_values import MERGE, SCORE, TOPICS
 from tests.support.slow import smoke_first
 from tests.support.trees import RELEASED, NoHistoryError, extract
 
@@ -62,6 +62,7 @@ DEFAULTS: dict[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text())
 WITH_SWITCHES = {
     "partitions": 4,
     **MERGE,
+    **SCORE,
     **{f"{name}/enabled": True for name in ("keda", "podMonitor", "prometheusRule", "dashboard")},
     "topics/create": True,
 }
