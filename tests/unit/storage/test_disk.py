@@ -305,6 +305,15 @@ def test_a_folder_is_no_object_and_an_object_no_folder(tmp_path: Path) -> None:
     assert store.list("") == ["a/b/1"]
 
 
+def test_a_pipe_or_a_device_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    """A read of the pipe would wait for a writer; one of the device would never end."""
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "device").symlink_to("/dev/zero")
+    for key in ("pipe", "device"):
+        with pytest.raises(StoreRefusedError, match="is not a regular file"):
+            DiskStore(tmp_path).get(key, max_bytes=10)
+
+
 def test_a_link_out_of_the_root_is_the_administrators_and_followed(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "root").symlink_to(tmp_path / "elsewhere")
