@@ -13,6 +13,7 @@ from tests.support.kafka import QUICK_FLAGS, LocalBroker, broker_properties, fre
 from tests.support.kafka_fixtures import or_without
 from tests.support.kafka_home import kafka_home
 from tests.support.proxy import ResettingProxy
+from tests.support.slow import smoke_first
 from tests.system.conftest import MakeRun
 from tests.system.runs import Rows, assert_counts, wait_until
 from tests.system.shown import output_topic
@@ -43,13 +44,12 @@ def proxied() -> Iterator[tuple[LocalBroker, ResettingProxy]]:
             yield broker, proxy
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("protocol", ["cooperative", "kip-848"])
+@pytest.mark.parametrize(("protocol", "rounds"), smoke_first([("cooperative", 1), ("cooperative", 3), ("kip-848", 3)]))
 def test_transactional_workers_go_on_after_their_connections_were_reset_for_5_s(
-    proxied: tuple[LocalBroker, ResettingProxy], make_run: MakeRun, protocol: str
+    proxied: tuple[LocalBroker, ResettingProxy], make_run: MakeRun, protocol: str, rounds: int
 ) -> None:
     broker, proxy = proxied
-    rounds, topic, rows = 3, broker.create_topic(partitions=4), Rows.random(12_000, partitions=4)
+    topic, rows = broker.create_topic(partitions=4), Rows.random(12_000, partitions=4)
     messages = [rows.messages(partition) for partition in range(4)]
     share = len(messages[0]) // (rounds + 1)
     snapshot = {"topic": output_topic(), "delivery": "transactional", "every_s": 0.1}

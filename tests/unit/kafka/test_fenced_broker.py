@@ -22,12 +22,13 @@ from sfd_stream.kafka.records import Start
 from sfd_stream.kafka.source import Source
 from tests.support.kafka import LocalBroker
 from tests.support.kafka_fixtures import PrivateBrokers
+from tests.support.slow import smoke_first
 from tests.unit.kafka.conftest import Diary
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-ROUNDS, SOURCES = int(os.environ.get("SFD_TEST_FENCES", "2")), 16
+LONG = int(os.environ.get("SFD_TEST_FENCES", "2"))
 """docs/reliability.md has the record of a long run."""
 
 QUICK = {"session.timeout.ms": 1500, "heartbeat.interval.ms": 300, "topic.metadata.refresh.interval.ms": 100}
@@ -81,7 +82,7 @@ def said_by_new_clients(broker: LocalBroker, topic: str, offset: int, group: str
 def story_of(broker: LocalBroker, topic: str, sources: list[Source], ends: list[int], number: int, folder: Path) -> str:
     """What is known about a round that failed. The broker's log is kept."""
     (folder / "broker.log").write_text(broker.log())
-    lines = [f"round {number}, {SOURCES} sources; the broker's log is {folder / 'broker.log'}"]
+    lines = [f"round {number}, {len(sources)} sources; the broker's log is {folder / 'broker.log'}"]
     for source, end in zip(sources, ends, strict=True):
         if end < number:
             state = f"connected {source.is_connected()}, outside {source.outside_s}, away {source.away_s}"
@@ -91,21 +92,21 @@ def story_of(broker: LocalBroker, topic: str, sources: list[Source], ends: list[
     return "\n".join(lines)
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(3600)
+@pytest.mark.parametrize(("count", "rounds"), smoke_first([(4, 1), (16, LONG)]))
 def test_every_source_reads_again_after_its_only_broker_was_fenced(
-    private_broker: PrivateBrokers, tmp_path: Path
+    private_broker: PrivateBrokers, tmp_path: Path, count: int, rounds: int
 ) -> None:
     broker, rng = private_broker(), random.Random(5301)
     topic = broker.create_topic()
     kafka = {"bootstrap.servers": broker.bootstrap, "reconnect.backoff.max.ms": 500, "log_level": 2, **QUICK}
-    sources = [Source({**kafka, "group.id": f"g{n}"}, topic) for n in range(SOURCES)]
+    sources = [Source({**kafka, "group.id": f"g{n}"}, topic) for n in range(count)]
     with contextlib.ExitStack() as closing:
         for source in sources:
             closing.callback(source.close, 10)
             source.subscribe(Diary({0: Start(0)}))
-        ends = [0] * SOURCES
-        for number in range(1, ROUNDS + 1):
+        ends = [0] * count
+        for number in range(1, rounds + 1):
             restart_and_fence(broker, rng)
             broker.produce(topic, [b"x"])
             deadline = time.monotonic() + 240
