@@ -17,7 +17,7 @@ from sfd_stream.state.protocol import (
     Created,
     check_binding,
     create,
-    load_blobs,
+    load_state,
     newest_number,
     read_manifest,
     unusable,
@@ -198,15 +198,11 @@ def judge_log(manifest: Manifest, log: LogFacts, where: str) -> Refused | None:
 
 def _load(wish: Wish[S], manifest: Manifest, changes: parameters.Changes) -> Steps[_Found[S] | Refused]:
     due = manifest.unpublished
-    blobs = (*manifest.state_references, *((due.blob,) if due is not None else ()))
-    datas = yield from load_blobs(blobs, number=manifest.number, where=wish.where)
-    if isinstance(datas, Refused):
-        return datas
-    rest = list(datas)
-    snapshot = rest.pop() if due is not None else None
-    sketch = rest.pop(0) if manifest.sketch is not None else None
+    stored = yield from load_state(manifest, () if due is None else (due.blob,), where=wish.where)
+    if isinstance(stored, Refused):
+        return stored
     try:
-        state = wish.restore(manifest, sketch, tuple(rest))
+        state = wish.restore(manifest, stored.sketch, stored.buffer)
     except (FormatError, RefusedStateError) as error:
         return unusable(manifest.number, wish.where, error)
-    return _Found(manifest, state, changes, snapshot)
+    return _Found(manifest, state, changes, None if due is None else stored.others[0])

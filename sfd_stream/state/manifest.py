@@ -95,8 +95,11 @@ class Manifest:
 
     @property
     def references(self) -> tuple[BlobRef, ...]:
-        snapshots = tuple(s.blob for s in (self.due, self.published) if s is not None)
-        return (*self.state_references, *snapshots)
+        return (*self.state_references, *self.snapshot_references)
+
+    @property
+    def snapshot_references(self) -> tuple[BlobRef, ...]:
+        return tuple(snapshot.blob for snapshot in (self.due, self.published) if snapshot is not None)
 
     @property
     def state_references(self) -> tuple[BlobRef, ...]:

@@ -231,6 +231,38 @@ def _differ(stored: str | None, wanted: str | None) -> bool:
     return stored is not None and wanted is not None and stored != wanted
 
 
+@dataclass(frozen=True)
+class StoredState:
+    """A manifest, and the verified bytes of its state, in the order of `Manifest.state_references`."""
+
+    manifest: Manifest
+    blobs: tuple[bytes, ...]
+    others: tuple[bytes, ...]
+
+    @property
+    def sketch(self) -> bytes | None:
+        return None if self.manifest.sketch is None else self.blobs[0]
+
+    @property
+    def buffer(self) -> tuple[bytes, ...]:
+        return self.blobs[len(self.blobs) - len(self.manifest.buffer) :]
+
+
+def read_state(prefix: str, number: int, *, where: str) -> Steps[StoredState | Refused]:
+    """Manifest `number` with the bytes of its state."""
+    manifest = yield from read_manifest(prefix, number, where=where)
+    return manifest if isinstance(manifest, Refused) else (yield from load_state(manifest, where=where))
+
+
+def load_state(manifest: Manifest, others: tuple[BlobRef, ...] = (), *, where: str) -> Steps[StoredState | Refused]:
+    """The bytes of a manifest's state, and in the same requests those of other blobs."""
+    wanted = manifest.state_references
+    datas = yield from load_blobs((*wanted, *others), number=manifest.number, where=where)
+    if isinstance(datas, Refused):
+        return datas
+    return StoredState(manifest, datas[: len(wanted)], datas[len(wanted) :])
+
+
 def load_blobs(blobs: tuple[BlobRef, ...], *, number: int, where: str) -> Steps[tuple[bytes, ...] | Refused]:
     """The bytes of each, verified against its reference."""
     datas = yield from get_many(tuple(blob.key for blob in blobs))

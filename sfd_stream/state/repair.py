@@ -23,7 +23,7 @@ from sfd_stream.state.manifest import (
     manifests_prefix,
     numbers_of,
 )
-from sfd_stream.state.protocol import Created, create, load_blobs, read_manifest
+from sfd_stream.state.protocol import Created, StoredState, create, read_manifest, read_state
 from sfd_stream.state.steps import Fenced, Put, Refused, Steps, list_keys, until_known
 from sfd_stream.wire.snapshot_ids import followed
 
@@ -83,13 +83,12 @@ def rollback(mark: Mark, *, to: int | None = None) -> Steps[Created | Fenced | R
         return survey
     if survey.newest is None:
         return _nothing_readable(mark)
-    found = yield from (_find_good(mark, survey) if to is None else _load_state(mark, to))
+    found = yield from (_find_good(mark, survey) if to is None else _read_state(mark, to))
     if isinstance(found, Refused):
         return found
-    old, datas = found
     epoch = survey.epoch_above(None)
-    copies = _copies(mark, survey.slot, epoch, old, datas)
-    return (yield from _append(mark, survey, replace(old, epoch=epoch, kind=Kind.ROLLBACK), copies))
+    copies = _copies(mark, survey.slot, epoch, found)
+    return (yield from _append(mark, survey, replace(found.manifest, epoch=epoch, kind=Kind.ROLLBACK), copies))
 
 
 def rollback_target(mark: Mark) -> Steps[Manifest | Refused]:
@@ -100,7 +99,7 @@ def rollback_target(mark: Mark) -> Steps[Manifest | Refused]:
     if survey.newest is None:
         return _nothing_readable(mark)
     found = yield from _find_good(mark, survey)
-    return found if isinstance(found, Refused) else found[0]
+    return found if isinstance(found, Refused) else found.manifest
 
 
 def reset(mark: Mark, start: ResetPoint, *, keep_sketch: bool) -> Steps[Created | Fenced | Refused]:
@@ -129,12 +128,12 @@ def reset(mark: Mark, start: ResetPoint, *, keep_sketch: bool) -> Steps[Created 
     )
     if not keep_sketch or not survey.numbers:
         return (yield from _append(mark, survey, blank, {}))
-    found = yield from _load_state(mark, survey.numbers[-1])
+    found = yield from _read_state(mark, survey.numbers[-1])
     if isinstance(found, Refused):
         return found
-    old, datas = found
+    old = found.manifest
     kept = replace(blank, sketch=old.sketch, buffer=old.buffer, counters=old.counters, parameters=old.parameters)
-    return (yield from _append(mark, survey, kept, _copies(mark, survey.slot, epoch, old, datas)))
+    return (yield from _append(mark, survey, kept, _copies(mark, survey.slot, epoch, found)))
 
 
 def _survey(mark: Mark) -> Steps[_Survey | Refused]:
@@ -148,7 +147,7 @@ def _survey(mark: Mark) -> Steps[_Survey | Refused]:
     return _Survey(numbers, None)
 
 
-def _find_good(mark: Mark, survey: _Survey) -> Steps[tuple[Manifest, tuple[bytes, ...]] | Refused]:
+def _find_good(mark: Mark, survey: _Survey) -> Steps[StoredState | Refused]:
     """The newest state older than the newest manifest's that loads in full.
 
     After a rollback the states in between come later than the one gone back to, though their numbers are lower:
@@ -160,8 +159,8 @@ def _find_good(mark: Mark, survey: _Survey) -> Steps[tuple[Manifest, tuple[bytes
     went_back = readable and (yield from _went_back(mark, survey.newest))
     for number in reversed(survey.numbers):
         if number < below:
-            found = yield from _load_state(mark, number)
-            if isinstance(found, Refused) or (went_back and found[0].next_offset >= survey.newest.next_offset):
+            found = yield from _read_state(mark, number)
+            if isinstance(found, Refused) or (went_back and found.manifest.next_offset >= survey.newest.next_offset):
                 continue
             return found
     return Refused(
@@ -185,20 +184,14 @@ def _nothing_readable(mark: Mark) -> Refused:
     )
 
 
-def _load_state(mark: Mark, number: int) -> Steps[tuple[Manifest, tuple[bytes, ...]] | Refused]:
-    manifest = yield from read_manifest(mark.prefix, number, where=mark.where)
-    if isinstance(manifest, Refused):
-        return manifest
-    datas = yield from load_blobs(manifest.state_references, number=number, where=mark.where)
-    return datas if isinstance(datas, Refused) else (manifest, datas)
+def _read_state(mark: Mark, number: int) -> Steps[StoredState | Refused]:
+    return read_state(mark.prefix, number, where=mark.where)
 
 
-def _copies(
-    mark: Mark, slot: int, epoch: int, old: Manifest, datas: tuple[bytes, ...]
-) -> dict[str, tuple[BlobRef, bytes]]:
+def _copies(mark: Mark, slot: int, epoch: int, old: StoredState) -> dict[str, tuple[BlobRef, bytes]]:
     """Old key -> the reference to its copy, and the bytes."""
     copies = {}
-    for index, (blob, data) in enumerate(zip(old.state_references, datas, strict=True)):
+    for index, (blob, data) in enumerate(zip(old.manifest.state_references, old.blobs, strict=True)):
         name = blob_name_of(blob.key)
         kind = f"copy-{index}" if name is None else f"{name.kind.partition('-')[0]}-{index}"
         copies[blob.key] = (blob_ref(blob_key(mark.prefix, slot, epoch, mark.nonce, kind), data), data)

@@ -24,7 +24,7 @@ from sfd_stream.state.manifest import (
 )
 from sfd_stream.state.partition import PartitionState, Shape, restore
 from sfd_stream.state.perform import Patience, run
-from sfd_stream.state.protocol import bad_blob, load_blobs, newest_number, read_manifest
+from sfd_stream.state.protocol import bad_blob, load_state, newest_number, read_manifest, read_state
 from sfd_stream.state.steps import Refused, Steps, list_keys
 from sfd_stream.storage.contract import Store, key_part, partition_prefix
 from sfd_stream.wire.columns import Columns, FixedColumns, GrowingColumns, HashedColumns
@@ -110,13 +110,11 @@ def _verify_one(place: Place, number: int) -> Steps[Manifest | Refused]:
     manifest = yield from read_manifest(place.prefix, number, where=str(place))
     if isinstance(manifest, Refused):
         return manifest
-    datas = yield from load_blobs(manifest.references, number=number, where=str(place))
-    if isinstance(datas, Refused):
-        return datas
-    sketch = datas[0] if manifest.sketch is not None else None
-    first = 0 if sketch is None else 1
+    stored = yield from load_state(manifest, manifest.snapshot_references, where=str(place))
+    if isinstance(stored, Refused):
+        return stored
     try:
-        restore(stored_shape(manifest.parameters), manifest, sketch, datas[first : first + len(manifest.buffer)])
+        restore(stored_shape(manifest.parameters), manifest, stored.sketch, stored.buffer)
     except (FormatError, RefusedStateError, KeyError, TypeError, ValueError) as error:
         return bad_blob(number, str(place), f"it does not load ({type(error).__name__}: {error})")
     return manifest
@@ -249,15 +247,11 @@ def load_newest(prefix: str, where: str, shape: Shape) -> Steps[Loaded | Refused
 
 
 def _load(prefix: str, number: int, where: str, shape: Shape) -> Steps[Loaded | Refused]:
-    manifest = yield from read_manifest(prefix, number, where=where)
-    if isinstance(manifest, Refused):
-        return manifest
-    blobs = yield from load_blobs(manifest.state_references, number=number, where=where)
-    if isinstance(blobs, Refused):
-        return blobs
-    sketch = blobs[0] if manifest.sketch is not None else None
-    state, _ = restore(shape, manifest, sketch, blobs[1:] if manifest.sketch is not None else blobs)
-    return Loaded(manifest, state)
+    stored = yield from read_state(prefix, number, where=where)
+    if isinstance(stored, Refused):
+        return stored
+    state, _ = restore(shape, stored.manifest, stored.sketch, stored.buffer)
+    return Loaded(stored.manifest, state)
 
 
 def partitions_in(store: Store, group: str, topic: str) -> list[int]:

@@ -298,9 +298,9 @@ def without_fence(prefix: str, *, keep: int, own: Manifest | None = None, where:
 RIGHT_RETAIN = retention.retain
 
 
-def not_copied(mark: repair.Mark, slot: int, epoch: int, old: Manifest, datas: Any) -> Any:
+def not_copied(mark: repair.Mark, slot: int, epoch: int, old: protocol.StoredState) -> Any:
     """A rollback refers to the old blobs."""
-    return {blob.key: (blob, data) for blob, data in zip(old.state_references, datas, strict=True)}
+    return {blob.key: (blob, data) for blob, data in zip(old.manifest.state_references, old.blobs, strict=True)}
 
 
 def blobs_by(function: Any) -> Patch:

@@ -8,7 +8,16 @@ from typing import Any
 import pytest
 
 from sfd_stream.state.manifest import SnapshotRef, StateId, breaches, encode_manifest, manifest_key
-from sfd_stream.state.protocol import Created, StillOwner, check_owner, checkpoint, create, plan_checkpoint
+from sfd_stream.state.protocol import (
+    Created,
+    StillOwner,
+    check_owner,
+    checkpoint,
+    create,
+    load_state,
+    plan_checkpoint,
+    read_state,
+)
 from sfd_stream.state.steps import Answer, CreateIfAbsent, Fenced, Get, List, Put, Refused
 from tests.unit.state.chains import BINDING, PREFIX, Memory, extended, genesis, grown, new_state
 
@@ -138,3 +147,29 @@ def test_the_chain_s_law_sees_each_breach(change: dict[str, Any]) -> None:
         change = {"kind": type(chain[0].kind)(change["kind"])}
     assert breaches(chain[1], chain[2]) == []
     assert breaches(chain[1], replace(chain[2], **change))
+
+
+def test_a_state_is_loaded_with_its_sketch_and_its_buffer_in_order() -> None:
+    memory = Memory()
+    first = grown(memory, states=1)[0]
+    made = extended(memory, first, replace(new_state(1, snapshot=b"s"), buffer=(b"one", b"two")), nonce="n")
+    found = memory.run(read_state(PREFIX, made.number, where="rows/0"))
+    assert (found.manifest, found.sketch, found.buffer, found.others) == (made, b"sketch1", (b"one", b"two"), ())
+    with_snapshot = memory.run(load_state(made, made.snapshot_references, where="rows/0"))
+    assert (with_snapshot.buffer, with_snapshot.others) == ((b"one", b"two"), (b"s",))
+    empty = memory.run(read_state(PREFIX, first.number, where="rows/0"))
+    assert (empty.sketch, empty.buffer) == (None, ())
+
+
+@pytest.mark.parametrize("damage", ["is missing", "has a bad checksum"])
+def test_a_state_whose_blob_is_damaged_is_refused(damage: str) -> None:
+    memory = Memory()
+    newest = grown(memory, states=2)[-1]
+    assert newest.sketch is not None
+    if damage == "is missing":
+        del memory.objects[newest.sketch.key]
+    else:
+        memory.objects[newest.sketch.key] += b"x"
+    found = memory.run(read_state(PREFIX, newest.number, where="rows/0"))
+    assert isinstance(found, Refused)
+    assert found.why == f"checkpoint {newest.number} of rows/0 can't be restored: {newest.sketch.key} {damage}"
