@@ -136,7 +136,7 @@ def one_run(broker: Broker, topic: str, folder: Path, *, connections: int, per_s
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as worker:
         if worker.stderr is None or worker.stdout is None:
             raise SystemExit("no pipes")  # for the type checker: both were asked for
-        url = next(json.loads(line)["url"] for line in worker.stderr if '"watch it"' in line)
+        url = next(json.loads(line)["url"] for line in worker.stderr if '"url"' in line)
         where = urllib.parse.urlparse(url)
         silent = threading.Thread(target=worker.stderr.read)
         silent.start()

@@ -107,8 +107,8 @@ class Merger:
         newest = self._own_newest()
         if newest is not None and newest.epoch >= EPOCH_MAX:
             raise RefusedStateError(
-                f"topic {self.plan.topic} has a forged snapshot under the key {newest.key} whose epoch nobody can go "
-                "above: publish a null value under that key"
+                f"topic {self.plan.topic} has a forged snapshot under the key {newest.key} whose epoch is the "
+                "highest possible: publish a null value under that key"
             )
         self._epoch = 1 if newest is None else newest.epoch + 1
         self.last = newest
@@ -116,7 +116,7 @@ class Merger:
             if self._going():
                 self._patiently(partial(reader.refresh, self._going))
         self._watch.started()
-        self.log.info("merging", topic=self.plan.topic, epoch=self._epoch)
+        self.log.info("merge started", topic=self.plan.topic, epoch=self._epoch)
 
     def _patiently(self, step: Callable[[], Any]) -> None:
         """Repeats the step while no broker answers: it may be restarting. Ends early when told to stop."""
@@ -152,7 +152,7 @@ class Merger:
         self._check_alone()
         if not self._publish_new(self._merge()):
             raise BrokerRefusedError(
-                f"the merge was not delivered to {self.plan.topic} in {FLUSH_S:g} s: nothing is published; {CHECK_IT}"
+                f"topic {self.plan.topic} did not acknowledge the merged snapshot within {FLUSH_S:g} s; {CHECK_IT}"
             )
 
     def _listen(self) -> None:
@@ -198,7 +198,7 @@ class Merger:
             return None
         except (ObjectMissingError, StoreUnavailableError) as error:
             self._watch.failed("fetch")
-            self.log.warning("a part can't be fetched now, trying again", error=str(error))
+            self.log.warning("snapshot fetch failed, will retry", error=str(error))
             return None
         self._watch.merged(self._clock() - began)
         return merged
@@ -223,7 +223,7 @@ class Merger:
             )
         if ticket is None or not ticket.delivered:
             self._watch.failed("publish")
-            self.log.warning("the merge was not delivered, trying again", why=repr(ticket))
+            self.log.warning("merged snapshot publish failed, will retry", why=repr(ticket))
             return False
         self._watch.acknowledged()
         self._published_at = self._clock()

@@ -290,7 +290,7 @@ def watched(settings: Settings, worker: Worker, listener: socket.socket) -> Iter
     """Serves the status of the worker on the port until it ends."""
     port = Port(listener, routes_of(worker.watch, settings.http.stuck_after_s))
     port.start()
-    worker.log.info("watch it", url=port.address)
+    worker.log.info("status page available", url=port.address)
     try:
         yield
     finally:

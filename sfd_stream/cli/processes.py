@@ -83,7 +83,7 @@ def _served(settings: Settings, workers: int) -> Iterator[dict[str, Path]]:
         labels = {"group": settings.group, "topic": settings.input.topic}
         port = Port(listener, WorkerStatuses(folders, labels, settings.http.stuck_after_s, time.monotonic).routes())
         port.start()
-        get_logger().info("watch it", url=port.address)
+        get_logger().info("status page available", url=port.address)
         try:
             yield folders
         finally:

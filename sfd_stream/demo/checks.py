@@ -145,7 +145,7 @@ def check_counters(truth: Truth, sketch: Sketch) -> list[Claim]:
         f"{claim.name} {claim.found:,.0f} instead of {claim.fed:,.0f}" for claim in claims if claim.found != claim.fed
     ]
     if wrong:
-        raise DemoError(f"the sketch does not count what was fed in: {', '.join(wrong)}")
+        raise DemoError(f"the counts of the sketch differ from the input: {', '.join(wrong)}")
     return claims
 
 

@@ -110,8 +110,8 @@ class DemoWorker:
         return self.process.poll() is None
 
     def page(self) -> str | None:
-        """Where to watch it, once it has said so."""
-        return next((str(line["url"]) for line in self._lines() if line.get("event") == "watch it"), None)
+        """The address of its status page, once it is logged: the only line with the key `url`."""
+        return next((str(line["url"]) for line in self._lines() if "url" in line), None)
 
     def last_words(self) -> str:
         lines = list(self._lines())
@@ -200,7 +200,7 @@ class Workers:
             if not worker.alive and worker.number not in self.fallen:
                 raise DemoError(
                     f"worker {worker.number} ended with exit code {worker.process.returncode} before {before};"
-                    f" its last words: {worker.last_words()}"
+                    f" its last log line: {worker.last_words()}"
                 )
 
 

@@ -43,7 +43,7 @@ def connection(patient: Patient) -> Finding:
     places = addresses(str(patient.properties["bootstrap.servers"]))
     away = [f"{host}:{port} ({words})" for host, port in places if (words := _unreached(host, port))]
     remedy = "start the broker, correct the port in kafka.bootstrap.servers, or open the way (firewall, network policy)"
-    return _some(away, len(places), "is not reached", f"all of {len(places)} take connections", remedy)
+    return _some(away, len(places), "is not reached", f"all of {len(places)} accept connections", remedy)
 
 
 def _unresolved(host: str, port: int) -> str | None:
@@ -86,7 +86,7 @@ def login(patient: Patient) -> Finding:
     error = patient.answer.error(KafkaError._AUTHENTICATION)  # noqa: SLF001 - librdkafka's own codes
     if patient.answer.metadata is None and error is not None:
         return failed(_said(patient, error), "check sasl.mechanism and the credentials")
-    return good("the broker takes the credentials")
+    return good("the broker accepts the credentials")
 
 
 def broker(patient: Patient) -> Finding:
@@ -99,21 +99,21 @@ def broker(patient: Patient) -> Finding:
         misled = [f"{host}:{port}: {words}" for host, port in given if (words := _unreached(host, port))]
     if misled:
         return failed(
-            f"answers, and gives an address for itself that is not reached from here ({misled[0]})",
+            f"answers, but advertises an address that cannot be reached from here ({misled[0]})",
             "correct the broker's advertised.listeners, or make that name and port known here",
         )
     if metadata is None:
         return failed(
-            f"takes connections, but does not answer {_protocol(patient)}"
+            f"accepts connections, but does not answer {_protocol(patient)}"
             f" ({said[0] if said else f'nothing within {patient.timeout_s:g} s'})",
             "set kafka.security.protocol to what that port speaks: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL",
         )
     if metadata.cluster_id.startswith(BUILT_IN):
         return failed(
-            "is the one built into the client, for demos and tests: it forgets, and knows no rights and no settings",
+            "is the one built into the client, for demos and tests: it keeps nothing on disk and has no permissions",
             "name a Kafka in kafka.bootstrap.servers",
         )
-    return good(f"cluster {metadata.cluster_id}, of {len(metadata.brokers)} brokers, all reached")
+    return good(f"cluster {metadata.cluster_id}, with {len(metadata.brokers)} brokers, all reachable")
 
 
 def _protocol(patient: Patient) -> str:

@@ -83,7 +83,7 @@ def write(patient: Patient) -> Finding:
         if found is None:
             if name == snapshots:
                 may_create(patient, name)
-                held.append(f"{name} is not there, and may be made")
+                held.append(f"{name} does not exist, and may be created")
             continue
         needed = {AclOperation.WRITE} | ({AclOperation.READ} if name == snapshots else set())
         missing = " and ".join(sorted(operation.name for operation in needed - found.allowed))
@@ -104,7 +104,7 @@ def may_create(patient: Patient, name: str) -> None:
         patient.ask(question)
     except BrokerRefusedError:
         raise BrokerRefusedError(
-            f"topic {name} is not there, and this user may not make it; grant CREATE on it, or make it:"
+            f"topic {name} does not exist, and this user may not create it; grant CREATE on it, or create it:"
             ' "sfd-stream topics --partitions N"'
         ) from None
 

@@ -33,13 +33,15 @@ def reachable(patient: Patient) -> Finding:
 def conditional_create(patient: Patient) -> Finding:
     with swept(folder_of(patient)):
         probe_store(patient.store, uuid.uuid4().hex)
-    return good("of eight that create one object at the same moment, one succeeds; what is written is read and listed")
+    return good(
+        "of eight simultaneous creates of one object, one succeeds; a written object can be read and listed at once"
+    )
 
 
 def durable(patient: Patient) -> Finding:
     folder = folder_of(patient)
     if folder is None:
-        return skipped("an object store answers when it is durable")
+        return skipped("an object store answers a write only when it is durable")
     kind = file_system(folder)
     if kind in _IN_MEMORY:
         return warning(
@@ -60,7 +62,7 @@ def durable(patient: Patient) -> Finding:
 def room(patient: Patient) -> Finding:
     folder = folder_of(patient)
     if folder is None:
-        return skipped("an object store has no end that could be seen")
+        return skipped("an object store does not report its free space")
     partitions = patient.partitions_known or 1
     one = stored_bytes(patient.shape, patient.settings.checkpoint.keep)
     free = shutil.disk_usage(_there(folder)).free
@@ -122,15 +124,15 @@ def clock(patient: Patient) -> Finding:
     name, at = max(seen.items(), key=lambda item: item[1], default=("", now))
     if at > now + CLOCK_S:
         return warning(
-            f"{name} is of {at - now:,.0f} s after now: this machine's clock or the writer's is wrong", _REMEDY
+            f"{name} has a time {at - now:,.0f} s in the future: this machine's clock or the writer's is wrong", _REMEDY
         )
     if ahead_s is not None:
         return good(f"this machine's clock and that of {patient.store.url} agree")
     if not seen:
         return skipped("no record and no checkpoint to compare with")
     return good(
-        f"nothing that others wrote is of later than now ({len(seen)} looked at); whether this machine's clock is"
-        " ahead can't be seen from that"
+        f"no record or checkpoint of others has a time in the future ({len(seen)} compared); this does not show whether"
+        " this machine's clock is ahead"
     )
 
 
@@ -162,5 +164,5 @@ def checks() -> Iterator[Check]:
     yield Check("store", reachable, "check checkpoint.url, its options and the credentials")
     yield Check("conditional create", conditional_create, "use another store", after=("store",))
     yield Check("fsync", durable, "use another disk", after=("conditional create",))
-    yield Check("free space", room, "look at the disk", after=("store",))
-    yield Check("clock", clock, "look at the topic's leaders", after=("right to read", "store"))
+    yield Check("free space", room, "check the disk", after=("store",))
+    yield Check("clock", clock, "check the topic's leaders", after=("right to read", "store"))

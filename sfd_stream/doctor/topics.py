@@ -19,18 +19,18 @@ from sfd_stream.tools.topics import ROOM_BYTES
 
 _WORRY: Final = 0.5
 """Of the retention: a checkpoint older than that, with rows after it, is somebody's to look at."""
-_MAKE: Final = '"sfd-stream topics --partitions N" makes all that the settings name'
-_UNSEEN: Final = "its settings can't be seen: grant DESCRIBE_CONFIGS on it for this check"
+_MAKE: Final = '"sfd-stream topics --partitions N" creates all that the settings name'
+_UNSEEN: Final = "its settings can't be read: grant DESCRIBE_CONFIGS on it for this check"
 
 
 def exists(patient: Patient) -> Finding:
     topic = patient.settings.input.topic
     if patient.topic(topic) is None:
-        return failed(f"input.topic {topic} is not there", f"{_MAKE}, or correct input.topic")
+        return failed(f"input.topic {topic} does not exist", f"{_MAKE}, or correct input.topic")
     dead = patient.settings.dead_letters.topic
     if dead is not None and patient.topic(dead) is None:
-        return failed(f"dead_letters.topic {dead} is not there: the first bad message would end the worker", _MAKE)
-    return good(f"topic {topic} is there")
+        return failed(f"dead_letters.topic {dead} does not exist: the first bad message would stop the worker", _MAKE)
+    return good(f"topic {topic} exists")
 
 
 def partitions(patient: Patient) -> Finding:
@@ -53,7 +53,7 @@ def partitions(patient: Patient) -> Finding:
     fit = max(fitted(patient.settings, patient.quota).worker.memory_max_bytes // patient.shape.memory_bytes(), 1)
     if fit < count:
         return warning(
-            f"a worker has room for {fit} of {count} partitions; without others the rest wait, unread",
+            f"one worker has memory for {fit} of {count} partitions; the others are not read until more workers run",
             f"run at least {math.ceil(count / fit)} workers, or raise worker.memory_max_bytes and the memory limit",
         )
     return good(f"{count} partitions: up to {count} workers can share the work")
@@ -71,7 +71,9 @@ def _lacks_replicas(topic: Topic) -> str | None:
     least = min(len(partition.isr) for partition in topic.partitions)
     if least >= wanted:
         return None
-    return f"topic {topic.name} takes writes with {wanted} replicas in sync, and a partition of it has {least}"
+    return (
+        f"topic {topic.name} accepts writes only with {wanted} replicas in sync, and one of its partitions has {least}"
+    )
 
 
 def message_size(patient: Patient) -> Finding:
@@ -92,12 +94,12 @@ def message_size(patient: Patient) -> Finding:
     taken = int(topic.config["max.message.bytes"])
     if message > taken:
         return warning(
-            f"a snapshot of {size} may take a message of {message:,} bytes, and topic {topic.name} takes {taken:,}:"
+            f"a snapshot of {size} may need a message of {message:,} bytes, but topic {topic.name} accepts {taken:,}:"
             " it would not be published",
             f"raise its max.message.bytes to {message:,}, or lower snapshot.inline_max_bytes",
         )
     how = "in the message" if whole <= snapshot.inline_max_bytes else "by reference to the checkpoint store"
-    return good(f"a snapshot of {size} goes {how}; topic {topic.name} takes {as_size(taken)}")
+    return good(f"a snapshot of {size} goes {how}; topic {topic.name} accepts {as_size(taken)}")
 
 
 def compaction(patient: Patient) -> Finding:
@@ -111,7 +113,7 @@ def compacted(patient: Patient, name: str, *, made_by: str, holds: str) -> Findi
     """Whether a topic keeps the newest message of each key. It `holds` one thing for each partition of the input."""
     topic = patient.topic(name)
     if topic is None:
-        return skipped(f"{made_by} makes it compacted")
+        return skipped(f"sfd-stream {made_by} creates it compacted")
     if topic.config is None:
         return skipped(f"topic {name}: {_UNSEEN}")
     policy = topic.config["cleanup.policy"]
@@ -149,7 +151,7 @@ def retention(patient: Patient) -> Finding:
     if "delete" in topic.config["cleanup.policy"] and 0 <= kept_ms < 1000 * needed_s:
         return warning(
             f"topic {topic.name} keeps records for {kept_ms / 1000:g} s; a worker may wait for its store for"
-            f" {needed_s:g} s (checkpoint.every_s and give_up_s) and then lack them",
+            f" {needed_s:g} s (checkpoint.every_s and give_up_s), and the records may be removed by then",
             "raise the topic's retention.ms to days, or lower checkpoint.give_up_s",
         )
     if "compact" in topic.config["cleanup.policy"].split(","):
@@ -158,7 +160,7 @@ def retention(patient: Patient) -> Finding:
             "set its cleanup.policy=delete",
         )
     kept = "for ever" if kept_ms < 0 else f"for {kept_ms / 3_600_000:,.1f} h"
-    return good(f"all that checkpoints have not read is there; topic {topic.name} keeps records {kept}")
+    return good(f"all records after the checkpoints still exist; topic {topic.name} keeps records {kept}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,9 +202,9 @@ def features(patient: Patient) -> Finding:
 
 def checks() -> Iterator[Check]:
     yield Check("topic", exists, "grant DESCRIBE on it, or correct input.topic", after=("broker",))
-    yield Check("partitions", partitions, "look at the topic's leaders and replicas", after=("topic",))
+    yield Check("partitions", partitions, "check the topic's leaders and replicas", after=("topic",))
     yield from right_checks()
     yield Check("message size", message_size, "", after=("right to write",))
     yield Check("compaction", compaction, "", after=("right to write",))
-    yield Check("retention", retention, "look at the topic's leaders", after=("topic",))
+    yield Check("retention", retention, "check the topic's leaders", after=("topic",))
     yield Check("features", features, _SEE_FEATURES, after=("topic", "right to read"))

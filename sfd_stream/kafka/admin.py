@@ -93,7 +93,7 @@ class Admin(AdminClient):
         found = self._described(topic, timeout_s)
         if found is None:
             where = address(self.properties)
-            raise BrokerRefusedError(f"topic {topic} is not there at {where}: create it, or name another")
+            raise BrokerRefusedError(f"topic {topic} does not exist on {where}; create it, or set another topic")
         return len(found.partitions)
 
     def watermarks(self, topic: str, partition: int, timeout_s: float) -> tuple[int, int]:

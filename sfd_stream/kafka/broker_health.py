@@ -90,8 +90,8 @@ class Presence:
         if exists:
             self._unknown_since = None
         elif self._unknown_since is not None and now - self._unknown_since >= self._unknown_topic_s:
-            where = f"at {address(self._properties)} for {now - self._unknown_since:.0f} s"
-            return BrokerRefusedError(f"topic {self._topic} is not there {where}: create it, or name another")
+            where = f"on {address(self._properties)} for {now - self._unknown_since:.0f} s"
+            return BrokerRefusedError(f"topic {self._topic} does not exist {where}; create it, or set another topic")
         return None
 
     def _ask(self, answer: Future[bool]) -> None:

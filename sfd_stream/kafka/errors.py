@@ -113,7 +113,7 @@ def lasts(error: KafkaError) -> bool:
 
 def refusal(error: KafkaError, properties: Mapping[str, Any]) -> BrokerRefusedError:
     """The error to raise, in words that say what to do."""
-    advice = _WORDS.get(error.code(), "the client can't go on after a fatal error: start it again")
+    advice = _WORDS.get(error.code(), "the client cannot continue after a fatal error: start it again")
     if error.code() == KafkaError._BAD_MSG and _RECEIVE_MAX in error.str():  # one code for two causes
         advice = f"a record is larger than the client accepts: raise kafka.{_RECEIVE_MAX}"
     said = redacted(error.str(), properties)

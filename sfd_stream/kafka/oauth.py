@@ -36,7 +36,7 @@ class Tokens:
         except Exception as error:
             said = f"{type(error).__name__}: {error}"
             raise BrokerRefusedError(
-                f"kafka_oauth_callback gives no token ({said}); see to it, then start again"
+                f"kafka_oauth_callback returns no token ({said}); fix it, then start again"
             ) from error
 
     def __call__(self, config: str) -> Token:
@@ -46,7 +46,9 @@ class Tokens:
             except Exception as error:
                 if self._last is None or self._last[1] <= self._clock():
                     raise
-                self._log.warning("no new token from kafka_oauth_callback; the last one still holds", error=repr(error))
+                self._log.warning(
+                    "no new token from kafka_oauth_callback, the last one is still valid", error=repr(error)
+                )
             return self._last
 
 
@@ -57,7 +59,7 @@ def callback_named(named: str) -> Callable[[str], Token]:
         module = importlib.import_module(place)
     except ImportError as error:
         raise SettingsError(
-            f"kafka_oauth_callback {named}: {error}; install the package beside sfd-stream, or add it to PYTHONPATH"
+            f"kafka_oauth_callback {named}: {error}; install the package with sfd-stream, or add it to PYTHONPATH"
         ) from error
     found = getattr(module, name, None)
     if not callable(found):

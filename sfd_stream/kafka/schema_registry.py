@@ -219,6 +219,6 @@ def open_registry(properties: Mapping[str, Any], log: RegistryLog, *, kind: str,
         settings |= {name: float(settings[name]) for name in _NUMBERS if name in settings}
         client = SchemaRegistryClient(settings)
     except (ValueError, TypeError, OSError) as error:
-        raise SettingsError(f"schema_registry is not right: {error}; look at its properties") from None
+        raise SettingsError(f"schema_registry is not right: {error}; check its properties") from None
     # A registry that can gives Protobuf as descriptors; others give the text all the same.
     return SchemaRegistry(client, log, text_format="serialized" if kind == "PROTOBUF" else None)

@@ -380,13 +380,13 @@ class Source:
                 if partition is None or not self._assignment.stayed(partition):
                     continue  # an old position: the present owner has its own
                 if self._went_on(partition):
-                    self._logger.warning("another worker went on with %s/%s: joining again", self.topic, partition)
+                    self._logger.warning("another worker owns %s/%s now, rejoining the group", self.topic, partition)
                     self._assignment.lose({partition})
                     self.rejoin()
                 else:
                     self._failures.keep(self._outside_log(partition, error))
             elif fault is Fault.EXPELLED:
-                self._logger.warning("polled too late: the partitions of %s are lost", self.topic)
+                self._logger.warning("max.poll.interval.ms exceeded, partitions of %s lost", self.topic)
                 self._assignment.expel()
             else:
                 self._on_error(error)
@@ -409,7 +409,7 @@ class Source:
         if not self._has_checkpoints:
             return RefusedStateError(
                 f"offset {offset} of {place} is not in the log ({error.str()}): its records were removed before they"
-                " were read; start again: reading goes on at the first record that is there"
+                " were read; start the worker again: it continues at the first record that exists"
             )
         try:
             topic_id = self._admin.topic_id(self.topic, TOPIC_ID_S) if before is not None else None
@@ -420,12 +420,12 @@ class Source:
             )
         if topic_id != before:
             return RefusedStateError(
-                f"topic {self.topic} was deleted and made again: the checkpoint of {place} is of topic id {before}, "
+                f"topic {self.topic} was deleted and created again: the checkpoint of {place} is of topic id {before}, "
                 f'the topic\'s is {topic_id}; run "sfd-stream checkpoint reset {place} --to earliest"'
             )
         return RefusedStateError(
             f"offset {offset} of {place} is not in the log ({error.str()}): retention or truncation"
-            " took rows that were not read; go on without them by"
+            " took rows that were not read; continue without them by"
             f' "sfd-stream checkpoint reset {place} --to earliest --keep-sketch"'
         )
 

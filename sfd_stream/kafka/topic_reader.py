@@ -150,7 +150,7 @@ class Tail:
         partitions = self._assigned(deadline)
         marks = self._ask(lambda left_s: self._admin.marks(self.topic, partitions, left_s), deadline)
         if any(high < self._positions[p] for p, (_, high) in marks.items()):
-            self.rewind()  # the topic was deleted and made again
+            self.rewind()  # the topic was deleted and created again
             self._assigned(deadline)
         return {p: (low, high) for p, (low, high) in marks.items() if low < high}
 
@@ -192,7 +192,7 @@ class Tail:
             raise refusal(error, self._properties)
         if found is None or not found.partitions:
             raise BrokerRefusedError(
-                f"topic {self.topic} is not there at {address(self._properties)}: create it, or name another"
+                f"topic {self.topic} does not exist on {address(self._properties)}; create it, or set another topic"
             )
         return sorted(found.partitions)
 

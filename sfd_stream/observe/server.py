@@ -100,11 +100,11 @@ def listening(host: str, port: int) -> socket.socket:
 def _refusal(host: str, port: int, error: OSError) -> SettingsError:
     if error.errno == errno.EADDRINUSE:
         return SettingsError(
-            f"http.port {port} of {host} is taken, perhaps by another worker: set another http.port, or 0 to pick one"
+            f"http.port {port} of {host} is in use, perhaps by another worker: set another http.port, or 0 to pick one"
         )
     if isinstance(error, socket.gaierror):
         return SettingsError(f"http.host {host} has no address ({error.strerror}): set one of this machine's")
-    return SettingsError(f"http.port {port} of {host} can't be had ({error.strerror}): set another host or port")
+    return SettingsError(f"http.port {port} of {host} can't be opened ({error.strerror}): set another host or port")
 
 
 class Port:

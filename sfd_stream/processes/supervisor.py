@@ -92,9 +92,9 @@ class Supervisor:
             stopping = self._crew.stopping
             wait_s = self._crew.ended(number, code, self._clock())
             if wait_s is not None:
-                self._log.warning("worker died: it is started again", worker=number, code=code, in_s=round(wait_s, 2))
+                self._log.warning("worker died, restarting it", worker=number, code=code, in_s=round(wait_s, 2))
             elif code and not stopping:
-                self._log.error("worker can't go on: all are stopped", worker=number, code=code)
+                self._log.error("worker failed permanently, stopping all workers", worker=number, code=code)
             else:
                 self._log.info("worker ended", worker=number, code=code)
 
@@ -110,7 +110,7 @@ class Supervisor:
             for child in self._children.values():
                 child.terminate()
         elif now_s >= self._kill_at_s and self._children:
-            self._log.error("workers did not stop in time: ended", workers=sorted(self._children))
+            self._log.error("workers did not stop in time, killed", workers=sorted(self._children))
             self.kill()
 
 

@@ -19,7 +19,7 @@ from sfd_stream.sketch.sketch import at_most
 def export(merged: MergedSketch, file: Path, k: int | None = None) -> None:
     """In the form that the file's name asks for; `k` limits the directions of a table (.csv) and of .npz."""
     if file.suffix not in FORMS:
-        raise SettingsError(f"{file} must end in {', '.join(FORMS)}: that says what to write")
+        raise SettingsError(f"{file} must end in {', '.join(FORMS)}: the ending selects the format")
     try:
         FORMS[file.suffix](merged, file, k)
     except OSError as error:
@@ -61,7 +61,9 @@ def _csv(merged: MergedSketch, file: Path, k: int | None) -> None:
 def _mtx(merged: MergedSketch, file: Path, _: int | None) -> None:
     """B as MatrixMarket, with its promise in the comment."""
     if not merged.sketch.matrix.size:
-        raise NoSnapshotError(f"{file} is not written: the sketch has no rows yet, and MatrixMarket can't say so")
+        raise NoSnapshotError(
+            f"{file} is not written: the sketch has no rows yet, and MatrixMarket cannot hold an empty sketch"
+        )
     state = "whole" if merged.complete else f"INCOMPLETE, without {', '.join(merged.missing)}"
     comment = f" {merged.rows} rows, delta {merged.delta!r}: 0 <= A'A - B'B <= delta; {state}"
     with file.open("wb") as stream:

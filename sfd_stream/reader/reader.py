@@ -308,7 +308,7 @@ class SnapshotReader:
         try:
             return self._merge(self.held())
         except (ObjectMissingError, StoreUnavailableError) as error:
-            _LOG.warning("a snapshot can't be fetched now, trying again: %s", error)
+            _LOG.warning("snapshot fetch failed, will retry: %s", error)
             return None
 
     def _merge(self, snapshots: list[Snapshot]) -> MergedSketch:
@@ -357,7 +357,7 @@ class SnapshotReader:
                 blob = self._stores[url].get(reference.key, max_bytes=reference.size)
         except ObjectMissingError:
             raise ObjectMissingError(
-                f"the snapshot {reference.id} refers to {url}/{reference.key}, which is not there; if the store has "
+                f"the snapshot {reference.id} refers to {url}/{reference.key}, which does not exist; if the store has "
                 "another address from here, give it as store_url"
             ) from None
         return resolve(reference, blob, store=url, max_bytes=limit)
@@ -369,7 +369,7 @@ class SnapshotReader:
         found = self._trusted.get(_plain(reference.store))
         if found is None:
             raise StoreRefusedError(
-                f"it is in the store {reference.store!r:.300}, which this reader was not told to trust; if it is your "
+                f"it is in the store {reference.store!r:.300}, which this reader does not trust; if it is your "
                 "checkpoint store, give its address as store_url, or in trusted_stores (--store-url, checkpoint.url "
                 "or snapshot.trusted_stores)"
             )

@@ -119,7 +119,7 @@ def _begin(wish: Wish[S]) -> Steps[_Found[S] | Refused]:
     if committed is not None:
         return Refused(
             f"group {wish.binding.group} has committed offset {committed} of {wish.where}, "
-            "but there is no checkpoint: its state is lost or lies elsewhere",
+            "but there is no checkpoint: its state is lost or stored elsewhere",
             f'set checkpoint.url to where it is, or run "sfd-stream checkpoint reset {wish.where} --to earliest"',
         )
     log: LogFacts = yield AskLog()

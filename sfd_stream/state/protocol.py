@@ -200,7 +200,7 @@ def read_manifest(prefix: str, number: int, *, where: str) -> Steps[Manifest | R
     except FormatError as error:
         return unusable(number, where, error)
     if manifest.number != number:
-        return Refused(f"checkpoint {number} of {where} says it is {manifest.number}", repair)
+        return Refused(f"checkpoint {number} of {where} has the number {manifest.number} inside", repair)
     return manifest
 
 
@@ -220,7 +220,7 @@ def check_binding(stored: Binding, wanted: Binding) -> Refused | None:
         )
     if _differ(stored.topic_id, wanted.topic_id):
         return Refused(
-            f"topic {wanted.topic} was deleted and made again: the checkpoint of {where} is of topic id "
+            f"topic {wanted.topic} was deleted and created again: the checkpoint of {where} is of topic id "
             f"{stored.topic_id}, the topic's is {wanted.topic_id}",
             f'run "sfd-stream checkpoint reset {where} --to earliest"',
         )

@@ -210,7 +210,7 @@ def _translated(error: Exception, what: str, verb: str) -> StoreError:
     if isinstance(error, exceptions.AlreadyExistsError):
         return StoreUnavailableError(message) if _UNDECIDED.search(said) else ObjectExistsError(message)
     if _NO_SUCH_BUCKET.search(said):
-        return StoreRefusedError(f"{message}; make the bucket, or correct checkpoint.url")
+        return StoreRefusedError(f"{message}; create the bucket, or correct checkpoint.url")
     if isinstance(error, FileNotFoundError):
         return _not_found(message, verb)
     if _is_final(error, said):
@@ -223,7 +223,7 @@ def _translated(error: Exception, what: str, verb: str) -> StoreError:
 def _not_found(message: str, verb: str) -> StoreError:
     if verb in {"read", "delete"}:
         return ObjectMissingError(message)
-    return StoreRefusedError(f"{message}; make the bucket, or correct checkpoint.url")
+    return StoreRefusedError(f"{message}; create the bucket, or correct checkpoint.url")
 
 
 def _is_final(error: Exception, said: str) -> bool:

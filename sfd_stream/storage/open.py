@@ -62,7 +62,7 @@ def _split(url: str) -> SplitResult:
         )
     if parts.scheme not in {*_OBJECT_STORES, "file", "memory"}:
         raise SettingsError(
-            f"checkpoint.url has the scheme {parts.scheme!r}, which is none of ours; write one of {_KNOWN}"
+            f"checkpoint.url has the scheme {parts.scheme!r}, which is not supported; write one of {_KNOWN}"
         )
     if "@" in parts.netloc:
         raise SettingsError(

@@ -78,7 +78,7 @@ def find(place: Place, number: int | None) -> Steps[Manifest | Refused]:
     """The manifest `number`, or the newest."""
     standing = yield from stand(place)
     if standing.newest is None:
-        return Refused(f"there is no checkpoint of {place}", '"sfd-stream checkpoint ls" lists what is there')
+        return Refused(f"there is no checkpoint of {place}", '"sfd-stream checkpoint ls" lists what exists')
     if number is None:
         return standing.newest
     if number not in standing.numbers:

@@ -49,7 +49,7 @@ def kind_of(path: Path) -> str:
         if path.suffix.lower() in suffixes:
             return "table" if kind == "csv" and _is_table(path) else kind
     endings = ", ".join(suffix for suffixes in KINDS.values() for suffix in suffixes)
-    raise SettingsError(f"{path}: can't tell what is in it by its name ({endings}); say --as {'|'.join(KINDS)}")
+    raise SettingsError(f"{path}: the name does not show the format ({endings}); add --as {'|'.join(KINDS)}")
 
 
 def read_matrix(path: Path, kind: str) -> Iterator[Any]:

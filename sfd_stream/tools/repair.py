@@ -62,7 +62,7 @@ class Workbench:
             if isinstance(outcome, Created):
                 return outcome.manifest
         raise FencedError(
-            f"the owner of {place} wrote a checkpoint at the same moment, {TRIES} times on end; "
+            f"the owner of {place} wrote a checkpoint at the same moment, {TRIES} times in a row; "
             "stop the workers of its group and try again"
         )
 

@@ -105,8 +105,8 @@ def scrape(tmp_path: Path) -> Iterator[Callable[..., Prometheus]]:
 
 
 def port_of(worker: WorkerProcess) -> str:
-    wait_until(lambda: worker.events("watch it"), "the worker's port")
-    return str(urllib.parse.urlparse(worker.events("watch it")[0]["url"]).netloc)
+    wait_until(lambda: worker.values("url"), "the worker's port")
+    return str(urllib.parse.urlparse(worker.values("url")[0]).netloc)
 
 
 def produce(kafka: Broker, run: Run, rng: np.random.Generator, rows: int) -> None:

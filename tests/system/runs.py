@@ -81,6 +81,11 @@ class WorkerProcess:
         lines = [json.loads(line) for line in self.log().splitlines() if line.startswith("{")]
         return [line for line in lines if line["event"] == event]
 
+    def values(self, key: str) -> list[Any]:
+        """The values of this key in its log lines."""
+        lines = [json.loads(line) for line in self.log().splitlines() if line.startswith("{")]
+        return [line[key] for line in lines if key in line]
+
     def until_logged(self, text: str) -> None:
         wait_until(lambda: text in self.log() or not self.alive, text)
         assert text in self.log(), f"worker {self.pid} ended without {text!r}:\n{self.log()}"

@@ -42,7 +42,7 @@ def test_a_topic_deleted_and_made_again_is_another_topic(kafka: Broker, make_run
     kafka.delete_topic(run.topic)
     kafka.create_topic(name=run.topic)
     Rows.random(1000, rows_per_message=None).produce(kafka, run.topic)
-    refused(run, f'deleted and made again.*"sfd-stream checkpoint reset {run.topic}/0 --to earliest"')
+    refused(run, f'deleted and created again.*"sfd-stream checkpoint reset {run.topic}/0 --to earliest"')
 
 
 @pytest.mark.parametrize("rows", [100, 1000])
@@ -60,7 +60,7 @@ def test_a_topic_deleted_and_made_again_under_a_running_worker_stops_it(
     assert isinstance(error, RefusedStateError | BrokerRefusedError), error
     assert "keep-sketch" not in str(error), "that would mix the rows of two topics"
     if isinstance(error, RefusedStateError):
-        assert f"made again: the checkpoint of {run.topic}/0" in str(error)
+        assert f"created again: the checkpoint of {run.topic}/0" in str(error)
         assert f'"sfd-stream checkpoint reset {run.topic}/0 --to earliest"' in str(error)
     newest = run.newest(0)
     assert newest is not None
@@ -161,5 +161,5 @@ def test_a_broker_that_is_not_there_is_waited_for_and_then_given_up(kafka: Broke
 
 
 def test_a_topic_that_is_not_there_refuses(kafka: Broker, make_run: MakeRun) -> None:
-    with pytest.raises(BrokerRefusedError, match="topic no-such is not there"):
+    with pytest.raises(BrokerRefusedError, match="topic no-such does not exist"):
         make_run(kafka, "no-such").inside()

@@ -19,9 +19,9 @@ _TIMES = 10
 
 
 def bench(
-    d: Annotated[int, typer.Option(min=1, max=2**31 - 1, help="Columns.")] = 1_000,
-    ell: Annotated[int, typer.Option(min=1, help="Rows of the sketch.")] = 50,
-    z: Annotated[int, typer.Option(min=1, help="Non-zeros per row.")] = 100,
+    d: Annotated[int, typer.Option(min=1, max=2**31 - 1, help="Number of columns.")] = 1_000,
+    ell: Annotated[int, typer.Option(min=1, help="Number of rows of the sketch.")] = 50,
+    z: Annotated[int, typer.Option(min=1, help="Number of non-zeros per row.")] = 100,
     seconds: Annotated[
         float,
         typer.Option(min=0.1, help="Minimum time for each measurement."),

@@ -142,9 +142,7 @@ def verify(
     places = places_of(settings, bench.store) if place is None else [place_of(settings, place)]
     verdicts = {each: bench.run(verify_steps(each)) for each in places}
     if place is not None and not verdicts[places[0]].manifests:
-        raise RefusedStateError(
-            f'there is no checkpoint of {places[0]}; "sfd-stream checkpoint ls" lists what is there'
-        )
+        raise RefusedStateError(f'there is no checkpoint of {places[0]}; "sfd-stream checkpoint ls" lists what exists')
     if as_json:
         print_json({"partitions": {str(each): _verdict(verdict) for each, verdict in verdicts.items()}})
     else:

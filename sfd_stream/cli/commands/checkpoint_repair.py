@@ -112,7 +112,7 @@ def prune(config: ConfigOption = None, overrides: SetOption = None, as_json: Jso
         [(str(where), count.manifests, count.blobs) for where, count in removed.items()],
     )
     if stale:
-        print_text(f"{stale} temporary files of writers that are gone were removed")
+        print_text(f"{stale} temporary files of ended processes were removed")
 
 
 # -- where a reset begins --------------------------------------------------------------------------------
@@ -173,8 +173,8 @@ def _output_epoch(settings: "Settings", place: "Place", standing: "Standing") ->
         return output_epochs(settings.model_copy(update={"input": source})).get(place.partition)
     except TimeoutError as error:
         raise BrokerRefusedError(
-            f"{error}; it is needed here: without a readable checkpoint of {place} only the topic {topic} tells "
-            "which epoch its readers have seen"
+            f"{error}; it is needed here: without a readable checkpoint of {place} only the topic {topic} has "
+            "the epoch that its readers know"
         ) from None
 
 
@@ -222,9 +222,9 @@ def _confirm(words: str, *, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise SettingsError("nothing was done: say --yes, or run it on a terminal to be asked")
+        raise SettingsError("nothing was changed: add --yes, or run it on a terminal to confirm")
     if not typer.confirm("Do it?", err=True):
-        sys.stderr.write("nothing was done\n")
+        sys.stderr.write("nothing was changed\n")
         raise typer.Exit(_DECLINED)
 
 

@@ -164,5 +164,5 @@ def _picture_place(given: Path | None) -> Path:
     if given is None:
         return Path(_PICTURE) if os.access(".", os.W_OK) else Path(tempfile.gettempdir(), _PICTURE)
     if given.is_dir() or not os.access(given.parent, os.W_OK):
-        raise SettingsError(f"--picture: {given} can't be written; give a file in a folder that is there")
+        raise SettingsError(f"--picture: {given} can't be written; give a file in a folder that exists")
     return given

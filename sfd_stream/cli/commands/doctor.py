@@ -53,7 +53,7 @@ def _examined(config: ConfigOption, overrides: SetOption) -> "Iterator[Examined]
         said = "; ".join(error.problems) if isinstance(error, SettingsError) else str(error)
         yield Examined("settings", failed(said, remedy, type(error)))
         return
-    yield Examined("settings", good("they are right, and fit together"))
+    yield Examined("settings", good("all settings are valid and consistent"))
     yield from examine(checks(), patient)
 
 

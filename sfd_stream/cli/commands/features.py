@@ -104,7 +104,7 @@ def _await_schemas(
     while reader.is_missing(wanted):
         if clock() > deadline:
             raise BrokerUnavailableError(
-                f"the schema registry does not answer ({reader.outage or 'no reason known'}); look at schema_registry"
+                f"the schema registry does not answer ({reader.outage or 'no reason known'}); check schema_registry"
             )
         time.sleep(0.02)
 

@@ -41,7 +41,7 @@ def merge(
     from sfd_stream.observe.metrics import MERGE_WORKER
 
     if as_json and not once:
-        raise SettingsError("--json goes with --once: a merge that goes on logs what it publishes")
+        raise SettingsError("--json needs --once: without it the merge logs what it publishes")
     some = some_settings(config, overrides, broker, ("merge", "http", "log"))
     log, secrets = some.sections["log"], secret_values("kafka", dict(some.kafka))
     about = {"worker": MERGE_WORKER, "group": some.kafka.get("group.id"), "topic": some.sections["merge"].topic}
@@ -81,7 +81,7 @@ def _serve(some: "Some") -> None:
     port = Port(listener, service_routes(watch, some.sections["http"].stuck_after_s))
     port.start()
     try:
-        get_logger().info("watch it", url=f"{port.address}metrics")
+        get_logger().info("metrics available", url=f"{port.address}metrics")
         merger.run()
     finally:
         port.close()

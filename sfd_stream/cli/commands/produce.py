@@ -64,7 +64,9 @@ def produce(
         typer.Option(metavar="N,D,Z", help="N rows of the paper's generator: Z of D columns each."),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="The generator's seed.")] = 0,
-    kind: Annotated[FileKind | None, typer.Option("--as", help="Format of FILE, if its name does not show it.")] = None,
+    kind: Annotated[
+        FileKind | None, typer.Option("--as", help="Format of FILE, if its name does not end in one of these.")
+    ] = None,
     topic: Annotated[str | None, typer.Option(help="Topic to write to.", show_default="input.topic")] = None,
     broker: Annotated[
         str | None,

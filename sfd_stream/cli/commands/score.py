@@ -46,7 +46,7 @@ def score(
     from sfd_stream.observe.metrics import SCORE_WORKER
 
     if as_json and not until_end:
-        raise SettingsError("--json goes with --until-end: a scorer that goes on logs what it does")
+        raise SettingsError("--json needs --until-end: without it the scorer logs what it does")
     effective = settings_from(config, overrides)
     settings = effective.settings
     if settings.score.topic is None:
@@ -91,7 +91,7 @@ def serve(
         port = Port(listener, service_routes(consumer.watch, settings.http.stuck_after_s))
         port.start()
         try:
-            consumer.log.info("watch it", url=f"{port.address}metrics")
+            consumer.log.info("metrics available", url=f"{port.address}metrics")
             consumer.run()
         finally:
             port.close()

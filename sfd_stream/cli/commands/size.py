@@ -32,11 +32,13 @@ def size(
             min=1e-6, max=1.0, help="Acceptable error, as a fraction of what the best rank-k approximation leaves."
         ),
     ],
-    d: Annotated[int, typer.Option(min=1, max=2**31 - 1, help="Columns.")],
+    d: Annotated[int, typer.Option(min=1, max=2**31 - 1, help="Number of columns.")],
     k: Annotated[int, typer.Option(min=0, help="Number of directions that you will use.")] = 10,
     rate: Annotated[float, typer.Option(min=0, help="Rows per second, over all partitions.")] = 1_000.0,
-    partitions: Annotated[int, typer.Option(min=1, help="Of the topic of rows.")] = 1,
-    z: Annotated[int | None, typer.Option(min=1, help="Non-zeros per row.", show_default="100, or d if less")] = None,
+    partitions: Annotated[int, typer.Option(min=1, help="Number of partitions of the input topic.")] = 1,
+    z: Annotated[
+        int | None, typer.Option(min=1, help="Number of non-zeros per row.", show_default="100, or d if less")
+    ] = None,
     pods: Annotated[int, typer.Option(min=1, help="Number of workers, one per pod.")] = 2,
     as_json: JsonOption = False,
 ) -> None:

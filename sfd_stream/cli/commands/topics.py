@@ -38,5 +38,5 @@ def topics(
     if as_json:
         print_json({topic.name: "made" if new else "there" for topic, new in made})
         return
-    rows = [(topic.name, topic.partitions if new else "", "made" if new else "was there") for topic, new in made]
+    rows = [(topic.name, topic.partitions if new else "", "created" if new else "exists") for topic, new in made]
     print_table(("topic", "partitions", ""), rows)

@@ -56,7 +56,8 @@ class Container:
 
     def rows_read(self) -> int:
         """As its port has it; the container shares the host's network."""
-        url = next(iter(self.told("watch it")), {}).get("url")
+        lines = [json.loads(line) for line in self.logs().splitlines() if line.startswith("{")]
+        url = next((line["url"] for line in lines if "url" in line), None)
         with contextlib.suppress(OSError):
             if url is not None:
                 with urllib.request.urlopen(f"{url}status.json", timeout=5) as answer:  # noqa: S310 - our own

@@ -205,7 +205,7 @@ def test_a_reset_without_a_broker_is_bound_to_the_topic_by_the_next_claim(histor
     assert site.newest().binding.topic_id is None
     History(site, ids=("c", "another")).claim().checkpoint(1)
     assert site.newest().binding.topic_id == "another"
-    with pytest.raises(RefusedStateError, match="deleted and made again"):
+    with pytest.raises(RefusedStateError, match="deleted and created again"):
         History(site, ids=("c", "a third")).claim()
     assert site.run("checkpoint", "verify") == 0
 

@@ -110,7 +110,7 @@ def test_a_topic_deleted_and_made_again(live: Site, kafka: Broker, capsys: Said)
     kafka.create_topic(name=live.topic)
     kafka.produce(live.topic, messages(0, 45))
     words = live.refusal(capsys)
-    assert "deleted and made again" in words
+    assert "deleted and created again" in words
     assert follow(live, words)[0] == 0
     assert counted(live, capsys) == (45, 45)
 

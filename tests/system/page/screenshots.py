@@ -76,9 +76,9 @@ def main() -> None:
         with log.open("wb") as out, subprocess.Popen(command, stderr=out) as worker:
             try:
                 threading.Thread(target=feed, args=(broker, over), daemon=True).start()
-                while '"watch it"' not in log.read_text():
+                while '"url"' not in log.read_text():
                     time.sleep(0.1)
-                url = next(json.loads(line)["url"] for line in log.read_text().splitlines() if '"watch it"' in line)
+                url = next(json.loads(line)["url"] for line in log.read_text().splitlines() if '"url"' in line)
                 shoot(url)
             finally:
                 over.set()

@@ -44,7 +44,7 @@ class Program:
         return found
 
     def urls(self) -> list[str]:
-        return [str(line["url"]) for line in self.lines() if line.get("event") == "watch it"]
+        return [str(line["url"]) for line in self.lines() if "url" in line]
 
     def children(self) -> dict[int, int]:
         """Worker's number -> its newest pid."""
@@ -230,5 +230,5 @@ def test_every_line_of_json_names_worker_group_and_topic(
     lines = run.lines()
     assert len(lines) > 4
     assert {(line.get("group"), line.get("topic")) for line in lines} == {(live.group, live.topic)}
-    named = [line for line in lines if workers == "1" or line["event"] != "watch it"]  # that is the supervisor's
+    named = [line for line in lines if workers == "1" or "url" not in line]  # that is the supervisor's
     assert {line.get("worker") for line in named} == set(range(1, int(workers) + 1))

@@ -103,7 +103,7 @@ def test_a_claim_that_fails_is_said_with_exit_1_and_nothing_is_left_behind(
     assert main(["demo", "--picture", str(tmp_path / "picture.svg")]) == 1
     out, err = capsys.readouterr()
     assert chapters(out) == ["Rows", "Stream", "Workers", "Count"]
-    assert err.startswith("error: the sketch does not count what was fed in: ")
+    assert err.startswith("error: the counts of the sketch differ from the input: ")
     assert list(tmp_path.iterdir()) == []
 
 

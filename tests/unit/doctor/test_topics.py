@@ -87,7 +87,7 @@ def test_a_topic_of_snapshots_that_is_not_there_may_be_made_and_is_not(clinic: C
     name = f"t-{uuid.uuid4().hex[:8]}"
     found = clinic.examine(**{"snapshot.topic": name})
     assert found.exit_code == 0
-    assert f"{name} is not there, and may be made" in found.words("right to write")
+    assert f"{name} does not exist, and may be created" in found.words("right to write")
     assert name not in clinic.broker.admin.list_topics(timeout=10).topics
 
 
@@ -225,7 +225,9 @@ def test_partitions_that_a_worker_has_no_room_for_are_said(clinic: Clinic) -> No
     found = clinic.examine(**wide, **{"worker.memory_max_bytes": str(needed * 3 // 2)})
     assert found.bad() == ["partitions"]
     assert found.verdict("partitions") == "warning"
-    assert "a worker has room for 1 of 2 partitions; without others the rest wait, unread" in found.words("partitions")
+    assert "one worker has memory for 1 of 2 partitions; the others are not read until more workers run" in found.words(
+        "partitions"
+    )
     assert clinic.examine(**wide, **{"worker.memory_max_bytes": str(needed * 2)}).bad() == []
 
 

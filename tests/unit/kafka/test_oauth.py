@@ -51,7 +51,7 @@ def test_an_issuer_that_is_away_is_ridden_out_while_the_last_token_holds() -> No
 def test_a_function_that_fails_at_the_start_is_said_at_once() -> None:
     issuer = Issuer()
     issuer.away = True
-    with pytest.raises(BrokerRefusedError, match=r"gives no token \(ConnectionError: away\)"):
+    with pytest.raises(BrokerRefusedError, match=r"returns no token \(ConnectionError: away\)"):
         Tokens(issuer, lambda: 0.0, Log()).try_once("")
 
 

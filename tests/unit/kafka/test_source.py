@@ -334,7 +334,7 @@ def test_the_built_in_broker_has_no_topic_ids(built_in: Broker, read: Read) -> N
 
 def test_a_topic_that_is_not_there_refuses_after_its_patience(kafka: Broker, read: Read) -> None:
     reader = read(kafka, "no-such-topic", unknown_topic_s=0.5)
-    with pytest.raises(BrokerRefusedError, match=r"topic no-such-topic is not there .* create it"):
+    with pytest.raises(BrokerRefusedError, match=r"topic no-such-topic does not exist .* create it"):
         reader.until(lambda: False)
     with pytest.raises(BrokerRefusedError, match="no-such-topic"):
         reader.source.partition_count(10)
@@ -347,7 +347,7 @@ def test_a_topic_deleted_while_it_is_read_refuses_after_its_patience(kafka: Brok
     reader = read(kafka, topic, unknown_topic_s=0.5, properties=quick)
     reader.until(lambda: reader.count == 20)
     kafka.delete_topic(topic)
-    with pytest.raises(BrokerRefusedError, match=f"topic {topic} is not there"):
+    with pytest.raises(BrokerRefusedError, match=f"topic {topic} does not exist"):
         reader.until(lambda: False)
 
 

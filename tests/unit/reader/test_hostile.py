@@ -267,7 +267,7 @@ def test_a_store_that_the_reader_was_not_told_of_is_not_opened(
     open_store(folder.as_uri()).put(KEY, encode_snapshot(snapshot(SKETCH, epoch=4)))
     opened: list[str] = []
     monkeypatch.setattr("sfd_stream.reader.reader.open_store", lambda url, _: opened.append(url))
-    with pytest.raises(StoreRefusedError, match=f"{folder.as_uri()}.*not told to trust.*store_url"):
+    with pytest.raises(StoreRefusedError, match=f"{folder.as_uri()}.*does not trust.*store_url"):
         reader_fed(referring(folder.as_uri(), KEY)).held()
     reader = reader_fed(GOOD, trusted_stores=[folder.as_uri()])
     assert reader.held()[0].id.order == (3, 5)

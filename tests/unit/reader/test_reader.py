@@ -255,7 +255,7 @@ def test_an_empty_topic_is_said_to_be_one(kafka: Broker) -> None:
 
 
 def test_a_topic_that_is_not_there_is_an_error_that_says_so(kafka: Broker) -> None:
-    with reader_of(kafka, "no-such-topic") as reader, pytest.raises(BrokerRefusedError, match="is not there at"):
+    with reader_of(kafka, "no-such-topic") as reader, pytest.raises(BrokerRefusedError, match="does not exist on"):
         reader.latest()
 
 

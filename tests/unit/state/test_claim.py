@@ -126,7 +126,7 @@ def _log_lost_its_tail(memory: Memory) -> None:
         (_damaged, "bad checksum", "checkpoint rollback rows/0"),
         (_blob_gone, "is missing", "checkpoint rollback rows/0"),
         (_manifest_damaged, "can't be restored", "checkpoint rollback rows/0"),
-        (_misnumbered, "says it is 2", "checkpoint rollback rows/0"),
+        (_misnumbered, "has the number 2 inside", "checkpoint rollback rows/0"),
         (_committed, "committed offset 7", "checkpoint reset rows/0"),
         (_log_lost_its_head, "removed by the topic's retention", "--keep-sketch"),
         (_log_lost_its_tail, "the log ends at 0", "checkpoint rollback rows/0"),

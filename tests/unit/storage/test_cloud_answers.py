@@ -94,7 +94,7 @@ def test_not_found_is_a_missing_object_to_a_read_and_a_missing_bucket_to_a_write
         with pytest.raises(ObjectMissingError):
             store.get("a/1")
         for call in (store.put, store.create_if_absent):
-            with pytest.raises(StoreRefusedError, match="make the bucket"):
+            with pytest.raises(StoreRefusedError, match="create the bucket"):
                 call("a/1", b"x")
 
 
@@ -124,7 +124,7 @@ def test_a_missing_bucket_is_refused_by_every_verb(kind: str, code: str) -> None
             lambda: store.list("a"),
             lambda: store.delete("a/1"),
         ):
-            with pytest.raises(StoreRefusedError, match="make the bucket"):
+            with pytest.raises(StoreRefusedError, match="create the bucket"):
                 call()
 
 

@@ -79,7 +79,7 @@ def test_without_the_right_to_write_writes_are_refused_and_reads_work(s3_server:
 @pytest.mark.parametrize("verb", ["get", "list", "delete"])
 def test_a_missing_bucket_is_no_missing_object(s3_server: SeaweedServer, verb: str) -> None:
     store = open_store("s3://no-such-bucket/x", s3_server.options())
-    with pytest.raises(StoreRefusedError, match="make the bucket"):
+    with pytest.raises(StoreRefusedError, match="create the bucket"):
         VERBS[verb](store)
 
 

@@ -138,7 +138,7 @@ def test_a_topic_made_again_between_two_checkpoints_is_refused() -> None:
     state = claim(chain)
     take(state, 10)
     other = Binding("cluster", "another-id", "group", "rows", 0)
-    with pytest.raises(RefusedStateError, match="deleted and made again"):
+    with pytest.raises(RefusedStateError, match="deleted and created again"):
         write(chain, state, other)
 
 

@@ -55,5 +55,5 @@ def test_where_nothing_is_readable_there_is_nothing_to_keep() -> None:
 def test_without_a_terminal_nothing_is_changed_unless_confirmed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
     _confirm("rows/3 goes back.", yes=True)
-    with pytest.raises(SettingsError, match="nothing was done"):
+    with pytest.raises(SettingsError, match="nothing was changed"):
         _confirm("rows/3 goes back.", yes=False)
