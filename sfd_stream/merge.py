@@ -119,7 +119,7 @@ class Merger:
         self.log.info("merge started", topic=self.plan.topic, epoch=self._epoch)
 
     def _patiently(self, step: Callable[[], Any]) -> None:
-        """Repeats the step while no broker answers: it may be restarting. Ends early when told to stop."""
+        """Repeats the step while no broker answers: it may be restarting. Returns early after `stop`."""
         deadline = self._clock() + self.plan.give_up_s
         while self._going():
             try:
@@ -172,7 +172,7 @@ class Merger:
             self._publish_new(merged)
 
     def _publish_new(self, merged: MergedSketch) -> bool:
-        """Under the next number. Says whether it is in the topic."""
+        """Under the next number. Returns whether the broker has acknowledged it."""
         self._number += 1
         snapshot_id = SnapshotId(self._own.cluster_id, self.plan.group, self.plan.topic, 0, self._epoch, self._number)
         encoded = encode_snapshot(snapshot_of_merge(merged, snapshot_id, self._wall_clock()))
@@ -186,7 +186,7 @@ class Merger:
         return not self._changed
 
     def _merged(self) -> MergedSketch | None:
-        """None while there is nothing to merge, a part can't be fetched right now, or it is told to stop."""
+        """None while there is nothing to merge, while a snapshot can't be fetched, and after `stop`."""
         began, job = self._clock(), self._beside.submit(self._merge)
         while not wait([job], SLICE_S).done:
             self._watch.alive()
@@ -213,7 +213,7 @@ class Merger:
             return merge(parts, self._wall_clock(), ell=self.plan.ell, max_bytes=limit)
 
     def _publish(self, message: Message) -> bool:
-        """Says whether it is in the topic; if not it stays due."""
+        """Returns whether the broker has acknowledged it; if not, it is published again later."""
         ticket = self._sink.publish(self.plan.topic, message.key, message.value, message.headers)
         self._sink.flush(FLUSH_S)
         if ticket is not None and ticket.error == TOO_LARGE:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 Place = tuple[str, int]
 
 SLICE_S = 3.0
-"""Time limit of one metadata request while the question itself has more time: a warning is due within 5 s."""
+"""Time limit of one metadata request. The whole question may take longer; a warning is logged within 5 s."""
 
 REQUEST_S = 30.0
 """A request outlives the wait for its answer by this much. librdkafka 2.16 answers a request that times out with

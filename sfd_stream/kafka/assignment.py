@@ -41,7 +41,7 @@ class RebalanceListener(Protocol):
 
 
 class Failures:
-    """The first failure is the one that is told."""
+    """Only the first failure is raised."""
 
     def __init__(self) -> None:
         self.first: BaseException | None = None
@@ -83,7 +83,7 @@ class Assignment:
         """Without a position yet."""
         self.paused: set[int] = set()
         self.leaving: frozenset[int] = frozenset()
-        """About to go: those of which the listener is being told."""
+        """Partitions that are being revoked, while the listener is called."""
         self.closing = False
         self.member = ""
         """The member id under which everything that is held was assigned."""
@@ -225,7 +225,7 @@ class Assignment:
                 self.consumer.incremental_unassign(self.where(read))
 
     def _read_of(self, partitions: Collection[int]) -> set[int]:
-        """Those that the client reads, whatever it was told."""
+        """The partitions that the client really reads."""
         return set(partitions) & {tp.partition for tp in self.consumer.assignment()}
 
     def _decline(self) -> None:

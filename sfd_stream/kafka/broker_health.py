@@ -30,7 +30,7 @@ RENEW_FIRST_S, RENEW_LAST_S = 60.0, 600.0
 
 
 class Presence:
-    """The client is told of a loss and never of a return, so that a return is asked for, once in a while."""
+    """The client reports a lost broker but not its return. The return is therefore asked for at intervals."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Presence:
         return None if self._away_since is None else self._clock() - self._away_since
 
     def note(self, error: KafkaError) -> BrokerRefusedError | None:
-        """Notes what may pass; returns what does not."""
+        """Records a temporary error; returns a permanent one."""
         fault = fault_of(error)
         if fault is Fault.REFUSED:
             return refusal(error, self._properties)
@@ -68,11 +68,11 @@ class Presence:
         return None
 
     def answered(self) -> None:
-        """A record or an assignment came: brokers and topic are there."""
+        """A record or an assignment has arrived: brokers and topic are available."""
         self._away_since = self._unknown_since = None
 
     def probe(self) -> BrokerRefusedError | None:
-        """Asks in the background whether what was missing is back; an error once the topic is missing for too long."""
+        """Asks in the background whether brokers and topic are available; an error if the topic is missing too long."""
         if self._away_since is None and self._unknown_since is None:
             return None
         now = self._clock()
@@ -95,7 +95,7 @@ class Presence:
         return None
 
     def _ask(self, answer: Future[bool]) -> None:
-        """On a thread of its own: the client may take longer than it was told to."""
+        """On a thread of its own: the client may take longer than its timeout."""
         try:
             answer.set_result(self._admin.topic_exists(self._topic, _PROBE_TIMEOUT_S))
         except BaseException as error:  # noqa: BLE001 - `probe` raises it

@@ -50,7 +50,7 @@ class _Letter:
 
 
 class DeadLetters:
-    """`send` never waits for the broker; `acknowledged` tells when a checkpoint may go on."""
+    """`send` never waits for the broker; a checkpoint may continue once `acknowledged` is true."""
 
     def __init__(
         self,
@@ -151,7 +151,7 @@ class DeadLetters:
 
 
 class BadMessageGauge:
-    """Says when bad messages are too many to be an accident. Counts only, no clock.
+    """Decides when there are too many bad messages. Counts only, no clock.
 
     One gauge per worker: a producer gone bad reaches all partitions, and a worker's decision to stop is
     for all of them. The share is of the last `window` messages and is judged only once that many were seen;

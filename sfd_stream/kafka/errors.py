@@ -34,7 +34,7 @@ class Fault(Enum):
 
 @dataclass(frozen=True)
 class Hooks:
-    """What a client tells its owner besides messages. Called by the thread that polls it."""
+    """Callbacks of a client: log, statistics, tokens. Called by the thread that polls it."""
 
     logger: logging.Logger = field(default_factory=lambda: logging.getLogger("sfd_stream.kafka"))
     on_statistics: Callable[[str], None] | None = None  # librdkafka's JSON, every statistics.interval.ms
@@ -79,7 +79,7 @@ _NO_TOPIC = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaE
 
 
 def fault_of(error: KafkaError) -> Fault:
-    """Whatever is not known to be for good may pass: stopping on a guess is worse than a counted wait."""
+    """Unknown errors are treated as temporary: waiting is safer than stopping on a guess."""
     code = error.code()
     if code == KafkaError._MAX_POLL_EXCEEDED:
         return Fault.EXPELLED
@@ -112,7 +112,7 @@ def lasts(error: KafkaError) -> bool:
 
 
 def refusal(error: KafkaError, properties: Mapping[str, Any]) -> BrokerRefusedError:
-    """The error to raise, in words that say what to do."""
+    """The error to raise, with the remedy in its message."""
     advice = _WORDS.get(error.code(), "the client cannot continue after a fatal error: start it again")
     if error.code() == KafkaError._BAD_MSG and _RECEIVE_MAX in error.str():  # one code for two causes
         advice = f"a record is larger than the client accepts: raise kafka.{_RECEIVE_MAX}"

@@ -113,7 +113,7 @@ class Sink:
         return ticket
 
     def poll(self, timeout_s: float = 0.0) -> int:
-        """Brings delivery reports in; says how many events there were."""
+        """Processes delivery reports; returns the number of events."""
         try:
             events = self._producer.poll(timeout_s)
         except KafkaException as exception:
@@ -122,7 +122,7 @@ class Sink:
         return events
 
     def flush(self, timeout_s: float) -> bool:
-        """Waits until every ticket is done; says whether all are in time."""
+        """Waits until every ticket is done; returns whether all were done in time."""
         try:
             left = self._producer.flush(timeout_s)
         except (

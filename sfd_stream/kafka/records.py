@@ -85,7 +85,7 @@ class PartitionBatch:
 
     @property
     def leader_epoch(self) -> int | None:
-        """Of the last record, where the broker tells it."""
+        """Of the last record, if the broker has it."""
         epoch = self._messages[-1].leader_epoch()
         return None if epoch in _NO_EPOCH else int(epoch)
 

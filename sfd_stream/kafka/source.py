@@ -92,7 +92,7 @@ class Source:
         )
 
     def subscribe(self, listener: RebalanceListener) -> None:
-        """Joins the group: from now on `poll` reads, and tells the listener of rebalances."""
+        """Joins the group. From now on `poll` reads, and calls the listener at rebalances."""
         self._assignment.listener = listener
         self._assignment.subscribe()
 
@@ -308,13 +308,13 @@ class Source:
         return handed_out if found.offset == OFFSET_INVALID else max(found.offset, handed_out)
 
     def known_end(self, partition: int) -> int | None:
-        """The end that the last fetch told; None where none has told yet."""
+        """The end offset of the last fetch; None before the first one."""
         (where,) = self._assignment.where([partition])
         _, end = self._consumer.get_watermark_offsets(where, cached=True)
         return end if end >= 0 else None
 
     def known_lag(self) -> int | None:
-        """Records between the positions and the ends that the last fetches told; None where none has told yet."""
+        """Records between the positions and the end offsets of the last fetches; None before the first fetch."""
         ends = {partition: self.known_end(partition) for partition in self._assignment.positions}
         known = [max(end - self._assignment.positions[p], 0) for p, end in ends.items() if end is not None]
         return sum(known) if ends and len(known) == len(ends) else None
@@ -363,7 +363,7 @@ class Source:
 
     @property
     def away_words(self) -> str:
-        """What the client last said about it."""
+        """The client's last error about it."""
         return self._presence.words
 
     def _on_error(self, error: KafkaError) -> None:

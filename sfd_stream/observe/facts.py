@@ -65,7 +65,7 @@ def _fill(state: PartitionState) -> float:
 
 
 class Around(NamedTuple):
-    """What the loop sees beside its partitions."""
+    """State of the loop that does not belong to a partition."""
 
     joined: bool
     stopping: bool
@@ -163,7 +163,7 @@ def _listed(partitions: Sequence[int]) -> str:
 
 
 def preview(value: bytes) -> str:
-    """The first bytes of a message as text; what can't be printed is shown as its number."""
+    """The first bytes of a message as text; bytes that can't be printed are escaped."""
     shown = value[:PREVIEW_BYTES].decode("ascii", "backslashreplace")
     text = "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in shown)
     return text + ("…" if len(value) > PREVIEW_BYTES else "")

@@ -131,7 +131,7 @@ class Redaction:
 
 
 class Logs:
-    """The log as set up. While it is entered, what the flood limit holds back is told once a minute and at the end."""
+    """The configured log. While it is entered, suppressed events are counted, and logged each minute and at the end."""
 
     def __init__(self, flood: FloodLimit) -> None:
         self._flood = flood

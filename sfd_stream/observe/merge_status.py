@@ -58,7 +58,7 @@ class MergeWatch:
         self._alive_s = clock()
         self._acknowledged_s: float | None = None
 
-    # The merger says
+    # Called by the merger
 
     def alive(self) -> None:
         self._alive_s = self._clock()

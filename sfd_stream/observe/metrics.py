@@ -23,10 +23,10 @@ SHRINK_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
 """From a small sketch's few milliseconds to a wide one's half minute."""
 
 STORE_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
-"""From a local disk's fsync to a store that was away for minutes."""
+"""From a local disk's fsync to a store that was unavailable for minutes."""
 
 POLL_BUCKETS = (0.001, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0, 60.0, 300.0)
-"""300 s is max.poll.interval.ms as it comes: beyond it the group takes the partitions away."""
+"""300 s is the default of max.poll.interval.ms: after it the group revokes the partitions."""
 
 OVER_MEAN_BUCKETS = (0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0, 100.0, 1000.0)
 """In units of the mean residual: half of the rows are near 1, what is worth a look is far above."""

@@ -35,7 +35,7 @@ class News:
         return now_s - self._last.at_s >= self._every_s
 
     def line(self, progress: Progress, lag: int | None, now_s: float) -> dict[str, Any]:
-        """What to say; `lag` is left out where it is not known."""
+        """The fields of the log line; `lag` is left out where it is not known."""
         rows_per_s = (progress.rows - self._last.rows) / max(now_s - self._last.at_s, 1e-9)
         self._last = _Mark(now_s, progress.rows)
         told = {"rows": progress.rows, "rows_per_s": round(rows_per_s), "bad": progress.bad}

@@ -195,7 +195,7 @@ class Port:
             writer.transport.abort() if task.cancelling() else writer.close()
 
     def _make_room(self) -> None:
-        """The one that has been idle for longest goes, so that a newcomer, perhaps a probe, is heard."""
+        """Closes the connection that has been idle for longest, so that a new one, perhaps a probe, is answered."""
         idle = next((task for task, waits in self._connections.items() if waits), None)
         victim = idle or next(iter(self._connections))
         self._connections.pop(victim)
@@ -204,7 +204,7 @@ class Port:
     async def _exchange(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, http: h11.Connection, task: asyncio.Task[None]
     ) -> bool:
-        """One request and its answer; says whether the connection stays open."""
+        """Answers one request; returns whether the connection stays open."""
         first = await asyncio.wait_for(reader.readexactly(1), IDLE_S)
         self._heard(task, idle=False)
         request = None

@@ -32,7 +32,7 @@ SHARE_MAX = 0.05
 """Of one core, for all looks together."""
 
 VALUES_MAX = 64
-"""Singular values shown of a partition."""
+"""Number of singular values published for a partition."""
 
 DIRECTIONS, COLUMNS = 5, 7
 NAME_CHARS = 80
@@ -182,7 +182,7 @@ class Looker:
             self._job = self._compute(self._unite_again, tuple(rows))
 
     def _look_when_shot(self, assigned: tuple[int, ...]) -> None:
-        """No thread waits for the sketch thread: a sample that is not there yet is looked at next time."""
+        """No thread waits for the sketch thread: a sample that is not ready is taken next time."""
         assert self._shooting is not None
         partition, shooting = self._shooting
         if not shooting.done():
@@ -214,7 +214,7 @@ class Looker:
         self._rest(began_s, assigned)
 
     def _show(self, partition: int, sketch: Sketch, names: Names, assigned: tuple[int, ...]) -> Top:
-        """Its first directions. A snapshot that a look has overtaken meanwhile is not shown."""
+        """Its first directions. A snapshot that is older than the newest sample is not published."""
         top = Top.of(sketch, sketch.singular_values(), sketch.components(at_most(DRIFT_K, sketch)))
         before = self._looks.get(partition)
         if before is None or before.spectrum.rows <= sketch.rows:

@@ -29,7 +29,7 @@ class SpectrumStatus:
     d: int
     ell: int
     singular_values: tuple[float, ...]
-    """The largest; `kept` says how many there are."""
+    """The largest ones; `kept` is the number of all."""
     kept: int
     delta: float
     squared_frobenius: float

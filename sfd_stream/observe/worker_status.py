@@ -101,10 +101,10 @@ class Watch:
         """Since the loop last turned. May be asked from any thread."""
         return max(self.clock() - self._turned_s, 0.0)
 
-    # What the loop says
+    # Called by the loop
 
     def alive(self) -> None:
-        """The loop is not stuck: it turned, or waits for a broker that is away."""
+        """The loop is not stuck: it made a turn, or waits for an unavailable broker."""
         self._turned_s = self.clock()
 
     def polled(self) -> None:
@@ -114,7 +114,7 @@ class Watch:
 
     @property
     def excerpts(self) -> bool:
-        """Whether the first bytes of bad messages are shown."""
+        """Whether the first bytes of bad messages are published."""
         return self.identity.excerpts
 
     def took(self, partition: int, *, messages: int, rows: int, nnz: int, size: int, tombstones: int) -> None:
@@ -182,11 +182,11 @@ class Watch:
         self.meter.observe(m.SNAPSHOT_SECONDS, seconds)
 
     def snapshot_failed(self, kind: Literal["refused", "unavailable"]) -> None:
-        """Not acknowledged: it stays due."""
+        """Not acknowledged: it will be published again."""
         self.meter.add(m.SNAPSHOT_FAILURES, 1, kind)
 
     def statistics(self, text: str) -> None:
-        """What librdkafka tells of itself, as JSON."""
+        """Statistics of librdkafka, as JSON."""
         found = json.loads(text)
         if found.get("type") == "consumer":  # the client beside it, for questions, tells of itself too
             self._kafka = kafka_statistics(found)

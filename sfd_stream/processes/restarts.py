@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from sfd_stream.retry import Backoff
 
 FINAL_CODES = frozenset({2, 3, 4, 5})
-"""Settings, state, too many bad messages, refused for good: the same again after a restart."""
+"""Exit codes of permanent errors: settings, state, bad messages, refused by the broker. A restart would not help."""
 
 UNEXPECTED = 1
 CALM_CODES = frozenset({0, -15})
@@ -41,7 +41,7 @@ class _Seat:
 
 
 class Crew:
-    """Workers are numbered from 1. Tell it who `started` and `ended`; it says who is `due`, and when all is `over`."""
+    """Workers are numbered from 1. `due` lists those to start now; `over` is true when all have ended."""
 
     def __init__(self, workers: int, *, until_end: bool, backoff: Backoff, jitter: Callable[[], float]) -> None:
         assert workers >= 1

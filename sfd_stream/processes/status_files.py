@@ -74,7 +74,7 @@ def _replace(path: Path, content: bytes) -> None:
 
 
 def remove(folder: Path) -> None:
-    """Before a worker is started: the files of its predecessor say nothing about it."""
+    """Removes the files of the predecessor before a worker is started."""
     for name in (STATUS, METRICS):
         (folder / name).unlink(missing_ok=True)
 

@@ -33,7 +33,7 @@ class Child(Protocol):
 
 
 class Supervisor:
-    """`run` until all are done, one can't go on, or told to `stop`."""
+    """`run` returns when all workers are done, one has failed permanently, or `stop` was called."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""One sketch of all partitions that says which partitions it has, of how many, and how old each is."""
+"""One sketch of all partitions, with the partitions that it has, the number of all, and the age of each."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from sfd_stream.wire.snapshot_ids import PARTITION_MAX, SnapshotId, followed
 from sfd_stream.wire.snapshots import MAX_BYTES, Reference, Snapshot, decode_message, decoded_bytes, id_of
 
 _KEY_BYTES = 1024
-"""What a key takes beside its message."""
+"""Memory that a key needs in addition to its message."""
 
 _SAMPLE_BYTES = 1 << 16
 
@@ -73,7 +73,7 @@ class Newest:
     _held: dict[str, _Held] = field(default_factory=dict)
 
     def offer(self, key: bytes | None, value: bytes | None, headers: Iterable[tuple[str, bytes | None]] = ()) -> bool:
-        """Takes the message if it is news; says whether it is. A null value takes its key away, with its order."""
+        """Takes the message if it is newer; returns whether it was. A null value removes its key and its order."""
         label = (key or b"").decode("utf-8", "replace")
         if self.group is not None and not label.startswith(f"{self.group}/"):
             return False

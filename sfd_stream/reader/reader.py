@@ -150,7 +150,7 @@ class SnapshotReader:
             return self.held()
 
     def merged(self) -> MergedSketch:
-        """One sketch of all partitions, which says what it has of how many, and how old.
+        """One sketch of all partitions, with the partitions that it has, the number of all, and the age of each.
 
         >>> [name for name, weight in reader.merged().top(1, columns=2)[0]]
         ['sun', 'sea']
@@ -216,7 +216,7 @@ class SnapshotReader:
         return self._newest.ids
 
     def refresh(self, go_on: Callable[[], bool] = lambda: True) -> bool:
-        """Reads on to the topic's end; says whether a newer snapshot came. Ends early when `go_on` says no.
+        """Reads to the topic's end; returns whether a newer snapshot arrived. Ends early when `go_on` returns False.
 
         >>> changed = reader.refresh()
         >>> reader.refresh()
@@ -231,7 +231,7 @@ class SnapshotReader:
         return changed
 
     def wait(self, seconds: float) -> bool:
-        """Reads for this long; says whether a newer snapshot came.
+        """Reads for this long; returns whether a newer snapshot arrived.
 
         >>> changed = reader.refresh()
         >>> reader.wait(0.1)

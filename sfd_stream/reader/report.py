@@ -10,7 +10,7 @@ from sfd_stream.sketch.tables import long_table
 
 
 def report(merged: MergedSketch, k: int, columns: int, *, centre: bool = False) -> dict[str, Any]:
-    """Counters, bound, what is there and what is missing, and the k strongest directions by name."""
+    """Counters, bound, present and missing partitions, and the k strongest directions by name."""
     found = centred_directions_of if centre else directions_of
     return {
         "complete": merged.complete,
