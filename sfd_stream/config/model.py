@@ -363,7 +363,8 @@ class HttpSettings(Section):
     )
     excerpts: bool = Field(
         default=False,
-        description="Whether the status page and /status.json show the first bytes of bad messages; anybody who"
+        description="Whether the status page and /status.json show the first bytes of bad messages, and those of a"
+        " scorer the values of extreme rows; anybody who"
         " reaches the port can read them.",
     )
     stuck_after_s: Seconds = Field(

@@ -6,11 +6,12 @@ import base64
 import hashlib
 import re
 from collections.abc import Mapping
+from functools import cache
 from importlib.resources import files
 from typing import Protocol
 
 from sfd_stream.observe.registry import CONTENT_TYPE, exposition, resident_bytes
-from sfd_stream.observe.server import Response, Route, Shared
+from sfd_stream.observe.server import Handler, Response, Route, Shared
 from sfd_stream.observe.status import as_json
 from sfd_stream.observe.worker_status import Watch
 
@@ -33,7 +34,7 @@ def routes_of(watch: Watch, stuck_after_s: float) -> Mapping[str, Route]:
         return ready_of(ready=watch.status.ready, doing=watch.status.doing)
 
     return {
-        "/": Route(page),
+        "/": Route(page_of("index.html")),
         "/metrics": Route(Shared(metrics, SHARED_S)),
         "/status.json": Route(Shared(status, SHARED_S)),
         "/healthz": Route(health, paced=False),
@@ -73,6 +74,24 @@ def service_routes(watch: Serving, stuck_after_s: float) -> Mapping[str, Route]:
     }
 
 
+class WithPage(Serving, Protocol):
+    """A service with a page of its own."""
+
+    def status_json(self) -> bytes:
+        """What the page shows."""
+
+
+def score_routes(watch: WithPage, stuck_after_s: float) -> Mapping[str, Route]:
+    async def status() -> Response:
+        return Response(200, "application/json", watch.status_json())
+
+    return {
+        "/": Route(page_of("score.html")),
+        "/status.json": Route(Shared(status, SHARED_S)),
+        **service_routes(watch, stuck_after_s),
+    }
+
+
 def health_of(idle_s: float, stuck_after_s: float) -> Response:
     """Fails if the loop does not turn. An unavailable broker or store is no failure: a restart would not help."""
     return Response.text(503, stuck_words(idle_s)) if idle_s > stuck_after_s else Response.text(200, "ok")
@@ -86,24 +105,23 @@ def ready_of(*, ready: bool, doing: str) -> Response:
     return Response.text(200 if ready else 503, doing)
 
 
-async def page() -> Response:
-    return _PAGE
-
-
-def _page() -> Response:
-    """The page allows its own script and style, by their hashes, and nothing else."""
-    text = (files("sfd_stream.observe") / "page" / "index.html").read_text("utf-8")
+@cache
+def page_of(name: str) -> Handler:
+    """A page allows its own script and style, by their hashes, and nothing else."""
+    text = (files("sfd_stream.observe") / "page" / name).read_text("utf-8")
     policy = (
         f"default-src 'none'; script-src {_hashes(text, 'script')}; style-src {_hashes(text, 'style')}; "
         "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
     )
-    return Response(200, "text/html; charset=utf-8", text.encode(), policy)
+    response = Response(200, "text/html; charset=utf-8", text.encode(), policy)
+
+    async def page() -> Response:
+        return response
+
+    return page
 
 
 def _hashes(text: str, tag: str) -> str:
     found = re.findall(rf"<{tag}>(.*?)</{tag}>", text, re.DOTALL)
     digests = (hashlib.sha256(part.encode()).digest() for part in found)
     return " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
-
-
-_PAGE = _page()

@@ -18,7 +18,7 @@ from typing import Any
 from sfd_stream.observe import metrics as m
 from sfd_stream.observe.logs import Log
 from sfd_stream.observe.registry import CONTENT_TYPE, exposition, resident_bytes
-from sfd_stream.observe.routes import SHARED_S, page, stuck_words
+from sfd_stream.observe.routes import SHARED_S, page_of, stuck_words
 from sfd_stream.observe.server import Response, Route, Shared
 from sfd_stream.observe.status import SCHEMA, as_json
 from sfd_stream.observe.worker_status import Watch
@@ -110,7 +110,7 @@ class WorkerStatuses:
 
     def routes(self) -> Mapping[str, Route]:
         return {
-            "/": Route(page),
+            "/": Route(page_of("index.html")),
             "/metrics": Route(Shared(self.metrics, SHARED_S)),
             "/status.json": Route(Shared(self.status, SHARED_S)),
             "/healthz": Route(Shared(self.health, SHARED_S), paced=False),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +28,9 @@ Mask = npt.NDArray[np.bool_]
 KINDS = {"p_max": "p_value", "residual_over_mean_min": "residual_over_mean", "t2_min": "t2"}
 """By threshold: the score that it is about."""
 
+EXTREME_KEPT = 20
+"""So many extreme rows are shown on the page."""
+
 
 @dataclass(frozen=True, eq=False)
 class ScoredBatch:
@@ -39,6 +44,8 @@ class ScoredBatch:
     """Rows by the score for which they are reported."""
     over_mean: npt.NDArray[np.float64]
     """Each row's residual over the mean."""
+    extreme: Sequence[Mapping[str, Any]] = ()
+    """The last rows that are reported: their scores, as they are written."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +81,7 @@ class BatchScorer:
         chosen = np.any(list(kinds.values()), axis=0) if kinds else np.ones(len(offsets), bool)
         names = decoded.columns.names if isinstance(decoded.columns, HashedColumns) else {}
         coordinates, note = scores.coordinates @ basis.rotation.T, basis.note(now_s)
-        messages = []
+        messages, extreme = [], deque[Mapping[str, Any]](maxlen=EXTREME_KEPT)
         for at in np.flatnonzero(chosen).tolist():
             score = score_map(
                 Origin(self.topic, batch.partition, int(offsets[at]), int(numbers[at])),
@@ -89,6 +96,8 @@ class BatchScorer:
                 if kinds
                 else None,
             )
+            if kinds:
+                extreme.append(score)
             messages.append(self._message(batch, int(places[at]), encode(score, self.settings.format)))
         return ScoredBatch(
             next_offset=batch.next_offset,
@@ -97,6 +106,7 @@ class BatchScorer:
             rows=decoded.block.rows,
             reported=Counter({kind: int(np.count_nonzero(rows)) for kind, rows in kinds.items()}),
             over_mean=scores.residual_over_mean.estimate,
+            extreme=tuple(extreme),
         )
 
     def _shares(self, decoded: DecodedBatch, basis: ScoringBasis, scores: Scores, reference: ScoringBasis) -> Float:

@@ -5,19 +5,25 @@ The loop's thread writes, the port's thread reads: what belongs together is repl
 
 from __future__ import annotations
 
-from collections import Counter
+import json
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 from prometheus_client.metrics_core import Metric as Family
 
 from sfd_stream import __version__
 from sfd_stream.observe import metrics as m
 from sfd_stream.observe.registry import Meter, family_of, labelled, of_process
-from sfd_stream.score.scoring import ScoredBatch
+from sfd_stream.score.scoring import EXTREME_KEPT, ScoredBatch
 from sfd_stream.sketch.drift import Significance
+from sfd_stream.sketch.rows import Float, Int
 from sfd_stream.sketch.scoring.block_means import BlockMeans
+
+BIN_LEAST, BIN_MOST = -10, 20
+"""Of the histogram on the page: residuals from a thousandth of the mean to a million times the mean, by powers of 2."""
 
 
 class PartitionDrift(NamedTuple):
@@ -62,6 +68,9 @@ class ScoreWatch:
         self.rows = 0
         self.written = 0
         self.reported: Counter[str] = Counter()
+        self._bins = np.zeros(BIN_MOST - BIN_LEAST + 1, np.int64)
+        self._extreme = deque[tuple[float, Mapping[str, Any]]](maxlen=EXTREME_KEPT)
+        """When it was delivered, and the score."""
         self._who = {"worker": m.SCORE_WORKER, "group": group, "topic": topic}
         self._clock = clock
         self._wall_clock = wall_clock
@@ -89,6 +98,9 @@ class ScoreWatch:
         self.meter.add(m.SCORE_WRITTEN, len(batch.messages), partition)
         for kind, rows in batch.reported.items():
             self.meter.add(m.SCORE_REPORTED, rows, kind)
+        self._bins = self._bins + _bins_of(batch.over_mean)
+        now_s = self._wall_clock()
+        self._extreme.extend((now_s, score) for score in batch.extreme)
         for value in batch.over_mean.tolist():
             self.meter.observe(m.SCORE_OVER_MEAN, value)
 
@@ -109,6 +121,39 @@ class ScoreWatch:
     def doing(self) -> str:
         return self.status.doing
 
+    def status_json(self) -> bytes:
+        """What the page shows."""
+        status, bins = self.status, self._bins.tolist()
+        found = {
+            "version": self.version,
+            "group": self._who["group"],
+            "topic": self._who["topic"],
+            "at_s": self._wall_clock(),
+            "started_at_s": self.started_at_s,
+            "loop_idle_s": self.idle_s,
+            "doing": status.doing,
+            "ready": status.ready,
+            "rows": self.rows,
+            "written": self.written,
+            "reported": dict(self.reported),
+            "lag": None if status.lag is None else sum(status.lag.values()),
+            "basis_made_at_s": status.basis_made_at_s,
+            "basis_rows": status.basis_rows,
+            "drift": {p: each.found is not None and each.found.significant for p, each in status.drift.items()},
+            "histogram": [[2.0 ** (BIN_LEAST + at), rows] for at, rows in enumerate(bins) if rows],
+            "extreme": [self._shown(at_s, score) for at_s, score in reversed(list(self._extreme))],
+        }
+        return json.dumps(found, allow_nan=False).encode()
+
+    def _shown(self, at_s: float, score: Mapping[str, Any]) -> dict[str, Any]:
+        """A row's values are shown only where excerpts of messages are."""
+        names = ("partition", "offset", "row", "reported", "p_value", "residual_over_mean", "t2")
+        causes = {}
+        for kind in ("residual", "t2"):
+            fields = ("name", "share", "missing", *(("actual", "expected") if self.excerpts else ()))
+            causes[kind] = [{name: cause[name] for name in fields} for cause in score["causes"][kind]]
+        return {"at_s": at_s, **{name: score[name] for name in names}, "causes": causes}
+
     def exposition(self) -> bytes:
         return labelled(self.meter, self._gauges, self._who)
 
@@ -121,6 +166,13 @@ class ScoreWatch:
         yield family_of(m.SCORE_BASIS_AGE, [((), age_s)])
         yield family_of(m.SCORE_BASIS_ROWS, [((), status.basis_rows)])
         yield from _drift(status.drift)
+
+
+def _bins_of(over_mean: Float) -> Int:
+    """How many values each power of 2 has; 0 and what is too small or too large are in the outer ones."""
+    with np.errstate(divide="ignore"):
+        powers = np.clip(np.floor(np.log2(over_mean)), BIN_LEAST, BIN_MOST)
+    return np.bincount(powers.astype(np.int64) - BIN_LEAST, minlength=BIN_MOST - BIN_LEAST + 1)
 
 
 def _drift(drift: Mapping[int, PartitionDrift]) -> Iterator[Family]:

@@ -36,7 +36,7 @@ def score(
 
     It reads the input topic in a consumer group of its own and takes the newest snapshots of snapshot.topic as its
     basis. Before the first snapshot it waits. With score.when it writes only extreme rows, with their causes.
-    It serves /healthz, /readyz and /metrics on http.port, as a worker does.
+    It serves a page with the last extreme rows, /healthz, /readyz, /metrics and /status.json on http.port.
 
     Example: [bold]sfd-stream score --config settings.yaml --set score.topic=scores[/bold]
 
@@ -81,17 +81,17 @@ def serve(
 
     from sfd_stream.cli.build import listener_beside
     from sfd_stream.cli.commands.run import stop_on_signals
-    from sfd_stream.observe.routes import service_routes
+    from sfd_stream.observe.routes import score_routes
     from sfd_stream.observe.server import Port
 
     listener = listener_beside(settings.http, own_port=own_port)
     with threadpool_limits(settings.worker.blas_threads):
         consumer = consumer_of(settings, until_end=until_end, reach=reach)
         stop_on_signals(consumer.stop, consumer.log, event=STOPPING)
-        port = Port(listener, service_routes(consumer.watch, settings.http.stuck_after_s))
+        port = Port(listener, score_routes(consumer.watch, settings.http.stuck_after_s))
         port.start()
         try:
-            consumer.log.info("metrics available", url=f"{port.address}metrics")
+            consumer.log.info("status page available", url=port.address)
             consumer.run()
         finally:
             port.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from sfd_stream.observe.metrics import OF_ANY_PROCESS, WORKER_LABELS, declared
+from sfd_stream.score.scoring import ScoredBatch
 from sfd_stream.score.watch import PartitionDrift, ScoreStatus, ScoreWatch
 from sfd_stream.sketch.scoring.block_means import BlockMeans
 from tests.support.watched import Clock
@@ -22,12 +24,17 @@ SOURCES = sorted(Path(__file__).parents[3].glob("sfd_stream/score/*.py"))
 
 def watch_with_scores() -> ScoreWatch:
     watch = ScoreWatch("g", "rows", Clock(), Clock(2_000.0))
-    rows = ordinary(30)
-    rows[4, 7] = 90
     watch.took(3, messages=30, rows=30, nnz=360, size=9, tombstones=0)
-    watch.delivered(3, scored([message_of(row) for row in rows], basis_with(), when={"residual_over_mean_min": 100}))
+    watch.delivered(3, one_extreme())
     watch.status = ScoreStatus("scoring 1 of 1 partitions", True, {3: 17}, 1_940.0, 500, {3: changed()})
     return watch
+
+
+def one_extreme() -> ScoredBatch:
+    """Of 30 rows."""
+    rows = ordinary(30)
+    rows[4, 7] = 90
+    return scored([message_of(row) for row in rows], basis_with(), when={"residual_over_mean_min": 100})
 
 
 def changed() -> PartitionDrift:
@@ -88,3 +95,35 @@ def test_counts_are_of_what_was_delivered() -> None:
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.name)
 def test_threads_clocks_and_randomness_come_in_as_arguments(path: Path) -> None:
     assert imported(tree_of(path)) & FORBIDDEN == set()
+
+
+def test_the_page_gets_the_histogram_and_the_last_extreme_rows_first() -> None:
+    watch = watch_with_scores()
+    found = json.loads(watch.status_json())
+    assert (found["rows"], found["written"], found["reported"]) == (30, 1, {"residual_over_mean": 1})
+    assert (found["lag"], found["basis_rows"], found["drift"]) == (17, 500, {"3": True})
+    assert sum(rows for _, rows in found["histogram"]) == 30
+    lower, rows = found["histogram"][-1]
+    assert (lower >= 64, rows) == (True, 1), "the extreme row"
+    (extreme,) = found["extreme"]
+    assert (extreme["partition"], extreme["offset"], extreme["row"]) == (0, 4, 0)
+    assert extreme["reported"] == ["residual_over_mean"]
+    assert extreme["causes"]["residual"][0]["name"] == "7"
+    batch = one_extreme()
+    watch.delivered(3, replace(batch, extreme=[{**batch.extreme[0], "offset": n} for n in range(50)]))
+    assert [row["offset"] for row in json.loads(watch.status_json())["extreme"]] == list(range(49, 29, -1))
+
+
+def test_values_of_rows_are_on_the_page_only_with_excerpts() -> None:
+    watch = watch_with_scores()
+    cause = json.loads(watch.status_json())["extreme"][0]["causes"]["residual"][0]
+    assert set(cause) == {"name", "share", "missing"}
+    watch.excerpts = True
+    cause = json.loads(watch.status_json())["extreme"][0]["causes"]["residual"][0]
+    assert cause["actual"] == 90
+
+
+def test_scores_without_bounds_and_of_any_size_are_json() -> None:
+    watch = ScoreWatch("g", "rows", Clock(), Clock(2_000.0))
+    watch.delivered(0, replace(one_extreme(), over_mean=np.array([0.0, 1e-300, 1.0, 1e300, np.inf])))
+    assert json.loads(watch.status_json())["histogram"] == [[2.0**-10, 2], [1.0, 1], [2.0**20, 2]]
