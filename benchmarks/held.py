@@ -1,7 +1,7 @@
 """How long each step of a snapshot keeps the interpreter to itself: the longest that the loop could be held up by it.
 
 A thread that wants a turn each millisecond says how late it got it, less its own wait for a processor. The best of some
-runs counts: whoever holds the interpreter may itself have to wait for a processor, which is other processes' doing. So
+runs counts: the thread that holds the interpreter may have to wait for a processor, because of other processes. So
 this can be measured on a machine that others use too, unlike the pauses of a whole loop (benchmarks/pauses.py).
 """
 

@@ -60,7 +60,7 @@ class Terminal:
             self.seen.append(f"$ echo $?\n{wanted}")
 
     def run_and_kill(self, command: str, rows: int) -> None:
-        """By kill -9, as soon as checkpoints hold so many rows."""
+        """By kill -9, as soon as checkpoints hold this many rows."""
         with tempfile.TemporaryFile("w+") as log:
             process = subprocess.Popen(command.split(), cwd=ROOT, env=self.environment, stderr=log, stdout=log)
             while self.rows() < rows:

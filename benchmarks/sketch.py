@@ -40,7 +40,9 @@ def main(
     quick: Annotated[bool, typer.Option("--quick", help="A minute's run: fewer turns, points and rows.")] = False,
     long: Annotated[bool, typer.Option("--long", help="Also ten million rows of ten non-zeros.")] = False,
     rounds: Annotated[int, typer.Option(help="Turns of each contender, at most.")] = 7,
-    budget_s: Annotated[float, typer.Option(help="A contender that took so long on a matrix has no more turns.")] = 8.0,
+    budget_s: Annotated[
+        float, typer.Option(help="A contender that took this long on a matrix has no more turns.")
+    ] = 8.0,
     json_path: Annotated[
         Path | None, typer.Option("--json", help="Add the results to this file (made if absent).")
     ] = None,

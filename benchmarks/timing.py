@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 TURN_S = 0.3
-"""A turn lasts at least so long: a run of 10 ms beside one of 2 s would else hardly ever meet a quiet moment."""
+"""A turn lasts at least this long: a run of 10 ms beside one of 2 s would else hardly ever meet a quiet moment."""
 
 
 @dataclass(frozen=True, slots=True)

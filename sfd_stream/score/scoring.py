@@ -29,7 +29,7 @@ KINDS = {"p_max": "p_value", "residual_over_mean_min": "residual_over_mean", "t2
 """By threshold: the score that it is about."""
 
 EXTREME_KEPT = 20
-"""So many extreme rows are shown on the page."""
+"""Number of extreme rows on the page."""
 
 
 @dataclass(frozen=True, eq=False)

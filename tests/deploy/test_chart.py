@@ -153,7 +153,7 @@ def test_the_grace_is_above_the_revoke_budget(values: dict[str, Any]) -> None:
 
 
 def test_what_is_not_given_is_as_the_program_has_it() -> None:
-    """The chart and the image reckon with the program's own defaults; the grace has room for leaving besides."""
+    """The chart and the image use the program's own defaults; the grace period has room for leaving the group, too."""
     revoke_s, port = (
         model.model_fields[name].default
         for model, name in ((CheckpointSettings, "revoke_budget_s"), (HttpSettings, "port"))

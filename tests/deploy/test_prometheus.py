@@ -281,7 +281,7 @@ class Faults:
 
 
 def claim(run: Run, binding: Binding) -> None:
-    """As another worker would that has the partition too: whoever had it is fenced at its next step."""
+    """As another worker would that has the partition too: the former owner is fenced at its next step."""
     settings = run.settings()
     runtime = Runtime(store_of(settings))
     chain = CheckpointChain(plan_of(settings, until_end=False), 0, runtime, lambda _: None)

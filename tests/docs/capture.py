@@ -21,7 +21,7 @@ from benchmarks.operations import put
 from tests.docs.pages import ROOT
 
 HEAD, TAIL = 30, 32
-"""So many lines of a long output are kept."""
+"""This many lines of a long output are kept."""
 
 
 def terminal(command: str, folder: Path, shown: str = "") -> str:

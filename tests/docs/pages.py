@@ -10,7 +10,7 @@ A block that needs what later blocks make runs after them, under `<!-- run last:
 What a block prints may follow it, pasted by `python -m tests.docs.paste`, under one of two comments:
 
     <!-- output -->                    the same on every run
-    <!-- output: numbers differ -->    the same but for numbers: times, ages, ports
+    <!-- output: numbers differ -->    the same except numbers: times, ages, ports
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from tests.docs.playing import play
 
 
 def same(block: Block, printed: str) -> bool:
-    """Whether the page shows what was printed; where numbers may differ, but for them and the room they take."""
+    """Whether the page shows what was printed; where numbers may differ, except them and the room they take."""
     assert block.output is not None
     return _words(printed) == _words(block.output) if block.loose else clean(printed) == block.output
 

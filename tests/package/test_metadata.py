@@ -155,7 +155,7 @@ def test_the_program_declares_exactly_what_it_imports() -> None:
 
 
 def test_the_extra_for_registries_has_what_confluents_own_has() -> None:
-    """But for a version of certifi that does not exist."""
+    """Without a version of certifi that does not exist."""
     ours = declared(PROJECT["optional-dependencies"]["registry"])
     asked = [Requirement(text) for text in requires("confluent-kafka") or []]
     wanted = {canonicalize_name(r.name) for r in asked if r.marker and r.marker.evaluate({"extra": "schemaregistry"})}

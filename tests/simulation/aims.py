@@ -239,7 +239,7 @@ SCORER_POINTS = (
 
 def scores(scenario: Scenario) -> Scenario:
     """Two scorers beside the workers: they crash, pause and are expelled, also at named points; then there are the
-    seed's own faults, but for those that remove records before they are scored.
+    seed's own faults, except those that remove records before they are scored.
     """
     rng = random.Random(f"scores {scenario.seed}")
     removing = ("log retention", "truncated log", "recreated topic", "restored backup")

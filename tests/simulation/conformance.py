@@ -52,7 +52,7 @@ class Kit:
         return topic
 
     def take(self, consumer: Any, count: int, wait_s: float = WAIT_S) -> list[int]:
-        """The offsets of what comes, up to so many."""
+        """The offsets of what comes, up to this many."""
         found: list[int] = []
         until = self.clock() + wait_s
         while len(found) < count and self.clock() < until:

@@ -283,7 +283,7 @@ def wall_time() -> float:
 
 
 class Randomness:
-    """The generators behind `random` and `uuid`; seeded anew for each simulation."""
+    """The generators behind `random` and `uuid`; seeded again for each simulation."""
 
     def __init__(self) -> None:
         self.random = real_random.Random(0)

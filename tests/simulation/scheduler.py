@@ -104,7 +104,7 @@ class Scheduler:
         return task.woken
 
     def ticket(self) -> tuple[Task, int]:
-        """Names the wait that the current task is about to begin: hand it to whoever will wake it."""
+        """Names the wait that the current task is about to begin: hand it to the task that will wake it."""
         assert self.current is not None
         return self.current, self.current.ticket + 1
 

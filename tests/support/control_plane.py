@@ -99,4 +99,4 @@ def _go(folder: Path, *command: str, **environment: str) -> str:
 
 
 def _say(text: str) -> None:
-    print(f"[Kubernetes for tests] {text}", file=sys.stderr, flush=True)  # noqa: T201 - progress, for whoever waits
+    print(f"[Kubernetes for tests] {text}", file=sys.stderr, flush=True)  # noqa: T201 - progress, for a person who waits

@@ -101,7 +101,7 @@ def start_engine() -> Iterator[Engine]:
 
 
 def say(text: str) -> None:
-    print(f"[docker for tests] {text}", file=sys.stderr, flush=True)  # noqa: T201 - progress, for whoever waits
+    print(f"[docker for tests] {text}", file=sys.stderr, flush=True)  # noqa: T201 - progress, for a person who waits
 
 
 def _install_where_promised() -> None:

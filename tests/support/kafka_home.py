@@ -60,7 +60,7 @@ class NoKafkaError(Exception):
 
 
 def say(text: str) -> None:
-    print(f"[kafka for tests] {text}", file=sys.stderr, flush=True)  # noqa: T201 - progress, for whoever waits
+    print(f"[kafka for tests] {text}", file=sys.stderr, flush=True)  # noqa: T201 - progress, for a person who waits
 
 
 def java_version() -> str:

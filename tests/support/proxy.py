@@ -107,7 +107,7 @@ class ResettingProxy:
 
     `break_connections` resets all connections, and each new one at once. `cut_connections` closes those that are open.
     `hold` keeps them open and silent, `slow` limits their rate, `lose_answers` discards what the server sends.
-    `mend` ends all of these.
+    `restore` ends all of these.
     """
 
     def __init__(self, target: int) -> None:
@@ -138,7 +138,7 @@ class ResettingProxy:
         return int(self._listener.getsockname()[1])
 
     def break_connections(self) -> None:
-        """From now on, until `mend`."""
+        """From now on, until `restore`."""
         with self._lock:
             self._broken = True
             self._reset_all()
@@ -151,7 +151,7 @@ class ResettingProxy:
                     one.shutdown(socket.SHUT_RDWR)  # wakes both threads, which close it
 
     def hold(self) -> None:
-        """What is sent arrives after `mend`."""
+        """What is sent arrives after `restore`."""
         self._flowing.clear()
 
     def slow(self, bytes_per_s: float) -> None:
@@ -159,10 +159,10 @@ class ResettingProxy:
         self._bytes_per_s = bytes_per_s
 
     def lose_answers(self) -> None:
-        """Requests reach the server. `mend` then resets the connections, since part of their answers is missing."""
+        """Requests reach the server. `restore` then resets the connections, since part of their answers is missing."""
         self._answers_lost = True
 
-    def mend(self) -> None:
+    def restore(self) -> None:
         with self._lock:
             self._broken, self._bytes_per_s = False, None
             if self._answers_lost:

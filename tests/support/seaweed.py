@@ -193,7 +193,7 @@ def _environment() -> dict[str, str]:
 
 
 def key_of(policy: str) -> str:
-    """The access key of whoever has that policy; the secret one is the same for all."""
+    """The access key of the user who has that policy; the secret one is the same for all."""
     return f"sfd-test-{policy}"
 
 

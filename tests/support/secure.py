@@ -1,6 +1,6 @@
 """A real broker that asks who one is: SASL_SSL with SCRAM, TLS with certificates, OAUTHBEARER; and rights by ACLs.
 
-The plaintext listener stays for tests themselves: whoever comes that way may do anything.
+The plaintext listener stays for tests themselves: a client of it may do anything.
 """
 
 from __future__ import annotations

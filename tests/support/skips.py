@@ -1,4 +1,4 @@
-"""Where CI=true a machine promises to have everything: there a skip is a failure, whoever skipped and why.
+"""Where CI=true a machine promises to have everything: there every skip is a failure.
 
 Only what is right to skip on any machine is named here.
 """

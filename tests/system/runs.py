@@ -96,7 +96,7 @@ class WorkerProcess:
 
 
 class Companion:
-    """A worker on a thread of this process: what it raised is kept for whoever waits."""
+    """A worker on a thread of this process: what it raised is kept for the test that waits."""
 
     def __init__(self, worker: Worker, source: Source, on_turn: Callable[[], None] = lambda: None) -> None:
         self.worker = worker

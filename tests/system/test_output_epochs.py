@@ -1,4 +1,4 @@
-"""The output topic is read once for all partitions that came together, and anew for those that come later."""
+"""The output topic is read once for all partitions that came together, and again for those that come later."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def test_transactional_workers_go_on_after_their_connections_were_reset_for_5_s(
         if turn < rounds:
             proxy.break_connections()
             time.sleep(5)
-            proxy.mend()
+            proxy.restore()
     assert proxy.resets > 0
     assert all(worker.alive for worker in workers), [worker.log() for worker in workers]
     for partition, matrix in enumerate(rows.matrices):

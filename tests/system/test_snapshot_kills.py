@@ -1,8 +1,8 @@
 """Workers that die or sleep around a publication: no state is missing from the topic, none contradicts another.
 
 Idempotent delivery: a state may be shown twice, with the same bytes under the same id; a zombie may put an older one on
-top, which whoever saw the newer one drops, and which the next publication heals for all others. Transactional delivery:
-whoever reads what is committed sees each state once, in order, and nothing of a zombie.
+top; readers that saw the newer one drop it, and the next publication repairs it for others. Transactional delivery:
+a reader of committed records sees each state once, in order, and nothing of a zombie.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ def test_a_zombie_s_stale_snapshot_is_dropped_by_who_saw_the_newer_and_healed_fo
 
 
 def test_after_compaction_too_the_next_publication_heals_what_a_zombie_left(kafka: Broker, make_run: MakeRun) -> None:
-    """The broker throws the newer one away: whoever begins to read now sees the stale one, until the next comes."""
+    """The broker throws the newer one away: a reader that begins now sees the stale one, until the next comes."""
     shows = kafka.create_topic(config={"cleanup.policy": "compact", **COMPACTED_SOON})
     snapshot = {"topic": shows, "every_s": 0.2, "republish_s": 3600.0}
     run = make_run(kafka, kafka.create_topic(), changes={"snapshot": snapshot})

@@ -263,7 +263,7 @@ def test_a_slow_snapshot_holds_up_neither_the_loop_nor_the_sketch(kafka: Broker,
     companion.stop()
 
 
-# A state begun anew
+# A state begun again
 
 
 def settings_file(run: Run, folder: Path, shows: str) -> Path:

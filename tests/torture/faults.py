@@ -230,7 +230,7 @@ def _disturbed(
                 disturb(link)
             time.sleep(step.for_s)
             for link in links:
-                link.mend()
+                link.restore()
 
     return act
 

@@ -68,7 +68,7 @@ def test_a_held_connection_is_silent_and_then_delivers(link: ResettingProxy, cli
     client.settimeout(SILENT_S)
     with pytest.raises(TimeoutError):
         client.recv(100)
-    link.mend()
+    link.restore()
     client.settimeout(10)
     assert client.recv(100) == b"late"
 
@@ -82,7 +82,7 @@ def test_a_request_whose_answer_is_lost_reaches_the_server(
     with pytest.raises(TimeoutError):
         client.recv(100)
     assert server.heard[-1] == b"request"  # type: ignore[attr-defined]
-    link.mend()
+    link.restore()
     client.settimeout(10)
     assert ended(client), "part of the answers is missing, so the connection can't go on"
 

@@ -216,7 +216,7 @@ def test_a_reset_reaches_a_running_worker(program: Callable[..., Program], live:
     assert live.run("checkpoint", "reset", "1", "--to", "20", "--yes") == 0
     assert total_rows(live) == 150
     kafka.produce(live.topic, messages(50, 60), partition=1)
-    run.await_(lambda: total_rows(live) == 190, "offsets 20 to 59 counted anew")
+    run.await_(lambda: total_rows(live) == 190, "offsets 20 to 59 counted again")
     run.process.send_signal(signal.SIGTERM)
     assert run.ended() == 0, run.log.read_text()
 

@@ -26,12 +26,12 @@ def raising(error: BaseException) -> object:
 @pytest.mark.parametrize(
     ("error", "code"),
     [
-        (errors.SettingsError("x is wrong; mend it"), 2),
-        (errors.RefusedStateError("x is wrong; mend it"), 3),
-        (errors.ChecksumError("x is wrong; mend it"), 3),
-        (errors.TooManyBadMessagesError("x is wrong; mend it"), 4),
-        (errors.BrokerRefusedError("x is wrong; mend it"), 5),
-        (errors.StoreRefusedError("x is wrong; mend it"), 5),
+        (errors.SettingsError("x is wrong; fix it"), 2),
+        (errors.RefusedStateError("x is wrong; fix it"), 3),
+        (errors.ChecksumError("x is wrong; fix it"), 3),
+        (errors.TooManyBadMessagesError("x is wrong; fix it"), 4),
+        (errors.BrokerRefusedError("x is wrong; fix it"), 5),
+        (errors.StoreRefusedError("x is wrong; fix it"), 5),
     ],
 )
 def test_each_error_of_the_world_is_a_sentence_and_its_exit_code(
@@ -39,7 +39,7 @@ def test_each_error_of_the_world_is_a_sentence_and_its_exit_code(
 ) -> None:
     monkeypatch.setattr(app, "run", raising(error))
     assert main(["anything"]) == code
-    assert capsys.readouterr() == ("", "error: x is wrong; mend it\n")
+    assert capsys.readouterr() == ("", "error: x is wrong; fix it\n")
 
 
 def test_an_interrupt_is_130_and_a_bug_is_1_with_a_hint(

@@ -204,7 +204,7 @@ def test_a_clock_that_is_ahead_of_the_store_or_behind_it(
 
 
 def at(seconds: float, monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
-    """On a machine whose clock shows so many seconds more."""
+    """On a machine whose clock is this many seconds ahead."""
     real = time.time
     with monkeypatch.context() as patch:
         patch.setattr(time, "time", lambda: real() + seconds)

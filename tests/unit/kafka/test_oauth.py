@@ -1,4 +1,4 @@
-"""Tokens from a user's function: asked anew each time, ridden out while the last one holds."""
+"""Tokens from a user's function: asked each time; while it fails, the last token is used until it expires."""
 
 from __future__ import annotations
 

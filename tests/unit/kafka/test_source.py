@@ -107,7 +107,7 @@ def test_a_member_without_partitions_keeps_polling(broker: Broker, read: Read, p
 
 
 class Resuming(Diary):
-    """Begins where the last owner stood, whoever that was: what checkpoints are to a worker."""
+    """Begins where the last owner stood, as checkpoints let a worker do."""
 
     def __init__(self, progress: dict[int, int]) -> None:
         super().__init__()
@@ -380,7 +380,7 @@ def test_a_broker_killed_and_restarted_is_waited_for_and_nothing_is_lost_or_doub
     broker = private_broker()
     topic = broker.create_topic(partitions=2)
     fill(broker, topic, 100, partitions=2)
-    # A session that outlasts the broker's absence: otherwise the partitions are lost, and begun anew.
+    # A session that outlasts the broker's absence: otherwise the partitions are lost, and begun again.
     patient = {"reconnect.backoff.max.ms": 300, "session.timeout.ms": 45_000}
     reader = read(broker, topic, properties=patient)
     reader.until(lambda: reader.count == 200)

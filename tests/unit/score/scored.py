@@ -25,7 +25,7 @@ SHORT = {"transaction.timeout.ms": 2000, "message.timeout.ms": 2000}
 
 @dataclass
 class Scorer:
-    """A scorer on a thread of this process: what it raised is kept for whoever waits."""
+    """A scorer on a thread of this process: what it raised is kept for the test that waits."""
 
     consumer: ScoreConsumer
     error: BaseException | None = None

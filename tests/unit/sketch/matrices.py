@@ -27,7 +27,7 @@ CERTIFIED = ("fused", "paper")
 
 
 def examples(number: int) -> settings:
-    """So many examples, the same in every run: a certificate that may fail with 1 % must not make tests flaky."""
+    """A number of examples, the same in every run: a certificate may fail with 1 %, a test must not."""
     return settings(
         max_examples=number * EFFORT,
         deadline=None,

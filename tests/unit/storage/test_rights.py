@@ -227,7 +227,7 @@ def test_the_requests_that_are_made_take_the_documented_rights_and_no_others(kin
 
 
 def test_what_s3_hides_behind_a_refusal_is_missing_if_the_list_says_so() -> None:
-    """S3 answers 403, not 404, for an object that is not there to whoever may list only below a prefix."""
+    """S3 answers 403, not 404, for a missing object, to a user who may list only below a prefix."""
     listed = (
         "<Contents><Key>prefix/a/1</Key><Size>1</Size><LastModified>2026-11-16T00:00:00.000Z</LastModified></Contents>"
     )

@@ -1,4 +1,4 @@
-"""What `size` reckons is what the program really takes: memory, messages, checkpoints; and its two rules for ell."""
+"""What `size` estimates is what the program really takes: memory, messages, checkpoints; and its two rules for ell."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_with_the_ell_of_experience_the_true_error_is_within_epsilon(epsilon: fl
 
 
 @pytest.mark.parametrize(("dtype", "sums"), [("float64", True), ("float32", True), ("float64", False)])
-def test_a_snapshot_is_as_large_as_reckoned(dtype: str, sums: bool) -> None:
+def test_a_snapshot_is_as_large_as_estimated(dtype: str, sums: bool) -> None:
     ell, d = 20, 1_000
     builder = SketchBuilder(sizing.plain_shape(d, ell).parameters)
     builder.absorb(RowBlock.from_csr(paper_synthetic(5_000, d, 50)))
@@ -59,11 +59,11 @@ def test_a_snapshot_is_as_large_as_reckoned(dtype: str, sums: bool) -> None:
         builder.sketch(), FixedColumns(d), SnapshotId("c", "g", "t", 0, 1, 1),
         partitions=1, next_offset=5_000, made_at_s=1.0, dtype=dtype, column_sums=sums,
     )  # fmt: skip
-    reckoned = sizing.snapshot_bytes(ell, d, dtype=dtype, column_sums=sums)
-    assert 0.85 * reckoned <= len(encode_snapshot(snapshot)) <= reckoned
+    estimated = sizing.snapshot_bytes(ell, d, dtype=dtype, column_sums=sums)
+    assert 0.85 * estimated <= len(encode_snapshot(snapshot)) <= estimated
 
 
-def test_checkpoints_of_an_hour_are_as_large_as_reckoned() -> None:
+def test_checkpoints_of_an_hour_are_as_large_as_estimated() -> None:
     """An hour in small: as many checkpoints and shrinks as rows and times ask for, encoded as a worker does."""
     d, ell, z, rate, every_s = 500, 20, 20, 40.0, 60.0
     shape = sizing.plain_shape(d, ell)
@@ -133,5 +133,5 @@ def test_a_scorer_has_room_for_the_bases_that_it_makes() -> None:
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    reckoned = sizing.scorer_bytes(ell, d, partitions) - sizing.PROCESS_BYTES - sizing.QUEUES_BYTES
-    assert 0.7 * reckoned < held + peak < 1.1 * reckoned
+    estimated = sizing.scorer_bytes(ell, d, partitions) - sizing.PROCESS_BYTES - sizing.QUEUES_BYTES
+    assert 0.7 * estimated < held + peak < 1.1 * estimated
