@@ -237,6 +237,11 @@ SCORER_POINTS = (
 )  # fmt: skip
 
 
+SCORER_FAULTS = (
+    "scorer crash", "scorer crash", "scorer pause", "scorer expel", "scorer no answers", "scorer no leader",
+)  # fmt: skip
+
+
 def scores(scenario: Scenario) -> Scenario:
     """Two scorers beside the workers: they crash, pause and are expelled, also at named points; then there are the
     seed's own faults, except those that remove records before they are scored.
@@ -245,10 +250,10 @@ def scores(scenario: Scenario) -> Scenario:
     removing = ("log retention", "truncated log", "recreated topic", "restored backup")
     faults = [fault for fault in scenario.faults if fault.kind not in removing]
     for _ in range(rng.choice((0, 2, 4, 6))):
-        kind, number = rng.choice(("scorer crash", "scorer crash", "scorer pause", "scorer expel")), rng.randrange(2)
+        kind, number = rng.choice(SCORER_FAULTS), rng.randrange(2)
         where = rng.choice(SCORER_POINTS) if rng.random() < 0.6 else ""
         at_s = round(rng.uniform(0.0, scenario.faults_until_s * 0.9), 1)
-        faults.append(Fault(at_s, kind, number, rng.choice((2.0, 9.0)), where))
+        faults.append(Fault(at_s, kind, number, rng.choice((2.0, 11.0)), where))
     times, kinds = range(1, int(scenario.faults_until_s)), ("r", "rrrm", "rb", "rrrrrrrt")
     flow = tuple(Batch(float(at_s), rng.randrange(scenario.partitions), rng.choice(kinds)) for at_s in times)
     return replace(

@@ -16,7 +16,7 @@ from tests.simulation.merging import Merging
 from tests.simulation.reading import Reader
 from tests.simulation.scenario import Fault, Scenario
 from tests.simulation.scheduler import Scheduler, ViolationError, running
-from tests.simulation.scoring import Scoring
+from tests.simulation.scoring import SCORE_GROUP, Scoring
 from tests.simulation.world import World
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -182,7 +182,8 @@ class Run:
         self.content.add_partition()
         self.judge.add_partition()
         self._produce(len(topic.logs) - 1, "rmbr")
-        self.world.group(GROUP).rebalance()
+        for group in (GROUP,) if self.scoring is None else (GROUP, SCORE_GROUP):
+            self.world.group(group).rebalance()
 
     # Logs that are not what was read
 

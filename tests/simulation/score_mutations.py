@@ -17,12 +17,6 @@ SCORE_MUTATIONS: dict[str, Mutation] = {
         "                    pass\n",
         aim="scores",
     ),
-    "scores of an unknown transaction are sent again": one(
-        "score/delivery.py",
-        "            shares = yield from self._undelivered(shares)\n",
-        "",
-        aim="scores",
-    ),
     "a scorer reads on from where it is, not from the group's offset": one(
         "score/consumer.py",
         "        return max(committed, first)\n",

@@ -81,9 +81,13 @@ class Scoring:
     def _apply(self, fault: Fault) -> None:
         number = fault.target % SCORERS
         process = self._processes[number]
-        if not process.alive:
+        if fault.kind == "scorer no leader":
+            world().broker.leaderless_until[SCORES] = active().now + fault.seconds
+        elif not process.alive:
             return
-        if fault.kind == "scorer crash":
+        elif fault.kind == "scorer no answers":
+            world().network.deafen(process, fault.seconds)
+        elif fault.kind == "scorer crash":
             self._restart(number)
         elif fault.kind == "scorer pause":
             active().pause(process)

@@ -11,7 +11,7 @@ from tests.simulation.run import ROOT, simulate
 from tests.simulation.scenario import draw
 from tests.simulation.score_mutations import SCORE_MUTATIONS
 
-SEEDS, CHUNK = 100, 20
+SEEDS, CHUNK = 40, 10
 
 
 def test_every_row_is_scored_under_a_few_seeds() -> None:
