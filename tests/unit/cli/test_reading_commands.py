@@ -417,7 +417,7 @@ def test_merge_beside_a_worker_takes_another_port_unless_it_was_told_which() -> 
         http = HttpSettings(port=taken)
         with listener_beside(http, own_port=False) as other:
             assert other.getsockname()[1] != taken
-        with pytest.raises(SettingsError, match=f"http.port {taken} of 127.0.0.1 is taken"):
+        with pytest.raises(SettingsError, match=f"http.port {taken} of 127.0.0.1 is in use"):
             listener_beside(http, own_port=True)
 
 

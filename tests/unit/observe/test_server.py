@@ -179,7 +179,7 @@ def test_a_connection_serves_many_requests() -> None:
 def test_a_port_that_is_taken_is_a_clear_error() -> None:
     with (
         port_of() as port,
-        pytest.raises(SettingsError, match=r"http\.port \d+ of 127\.0\.0\.1 is taken.*or 0 to pick"),
+        pytest.raises(SettingsError, match=r"http\.port \d+ of 127\.0\.0\.1 is in use.*or 0 to pick"),
     ):
         listening(*where(port))
     with pytest.raises(SettingsError, match=r"http\.host nowhere\.invalid has no address"):

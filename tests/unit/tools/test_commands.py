@@ -63,7 +63,7 @@ def test_bench_measures_sketch_formats_and_store(capsys: pytest.CaptureFixture[s
     [
         (["bench", "--d", "10", "--ell", "50"], "must be at most --d"),
         (["bench", "--store-option", "region"], "has no =; write it as"),
-        (["bench", "--store", "ftp://x", "--seconds", "0.1"], "none of ours; write one of"),
+        (["bench", "--store", "ftp://x", "--seconds", "0.1"], "is not supported; write one of"),
         (["size", "--epsilon", "0", "--d", "10"], "--help"),
         (["size", "--epsilon", "0.1"], "--d"),
     ],
