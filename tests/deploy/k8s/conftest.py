@@ -34,7 +34,8 @@ def cluster() -> Iterator[Cluster]:
         for definition in fetch_definitions().values():
             cluster.kubectl("apply", "--server-side", "-f", "-", given=json.dumps(definition))
         cluster.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
-        cluster.kubectl("create", "priorityclass", "streaming", "--value=1000")
+        for name, value in (("streaming", 1000), ("low", 10)):  # what ci/everything-values.yaml names
+            cluster.kubectl("create", "priorityclass", name, f"--value={value}")
         yield cluster
 
 
