@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sfd_stream.sketch.drift import significance
@@ -13,6 +13,7 @@ from sfd_stream.sketch.scoring.block_means import BASELINE_BLOCKS, RECENT_BLOCKS
 rng = np.random.default_rng(0)
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, 400), max_size=8), st.integers(1, 50))
 def test_the_batches_in_which_values_arrive_do_not_matter(sizes: list[int], block_rows: int) -> None:
     values = rng.uniform(size=sum(sizes))
