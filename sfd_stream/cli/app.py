@@ -47,11 +47,12 @@ With one on localhost:9092:
 [bold]sfd-stream checkpoint ls --config settings.yaml[/bold]
 
 [bold]Exit codes[/bold]: 0 done · 1 unexpected (doctor: warnings) · 2 wrong settings or flags ·
-3 refuses the state it found · 4 too many bad messages · 5 the broker or the store refused for good ·
+3 the checkpoint cannot be used · 4 too many bad messages ·
+5 the broker or the store refused permanently, or was unavailable too long ·
 130, 143 ended by a second signal.
 
 [bold]Settings[/bold] come from defaults, then --config FILE, then SFD_SECTION__KEY in the environment, then
---set section.key=value. "sfd-stream config show" says which holds and where it came from.
+--set section.key=value. "sfd-stream config show" prints the values and their origin.
 """
 
 _HELP_NAMES = ["-h", "--help"]
@@ -62,7 +63,7 @@ _TYPER_INTERRUPTED = 130
 DATA = "Data"
 READING = "Reading"
 SETTINGS = "Settings"
-TOOLS = "Planning and finding out what is wrong"
+TOOLS = "Planning and diagnosis"
 
 
 def run(arguments: list[str]) -> int:

@@ -75,7 +75,7 @@ class Section(BaseModel):
 
 
 class InputSettings(Section):
-    """The topic of rows and what a message may be."""
+    """The topic of rows and the format of its messages."""
 
     topic: Topic = Field(description="The topic of rows to read.", examples=["rows"])
     columns: Literal["fixed", "growing", "hashed"] = Field(
@@ -127,7 +127,8 @@ class InputSettings(Section):
         default=LIMITS.string_bytes_max, description="A feature's name longer than this makes a bad message (hashed)."
     )
     d_max: Columns = Field(
-        default=2**20, description="The most columns there may be; an index beyond is a bad row (growing)."
+        default=2**20,
+        description="The maximum number of columns; a row with a larger index is bad (growing).",
     )
     hash_seed: Annotated[int, Field(ge=0, le=2**32 - 1)] = Field(
         default=0, description="The seed of the hash; a state made with another seed is refused (hashed)."
@@ -144,7 +145,7 @@ class InputSettings(Section):
 
 
 class SketchSettings(Section):
-    """The sketch: its shape, method and promise."""
+    """The sketch: its shape, method and failure probability."""
 
     d: Columns | None = Field(
         default=None,
@@ -153,7 +154,9 @@ class SketchSettings(Section):
         examples=[1000],
     )
     ell: Count = Field(
-        default=50, description="The most rows the sketch may have: more is finer and costs memory and time."
+        default=50,
+        description="The maximum number of rows of the sketch. A larger ell gives a smaller error and needs more memory"
+        " and time.",
     )
     method: Literal["fused", "paper", "sparse-shrink"] = Field(
         default="fused",
@@ -176,7 +179,8 @@ class SketchSettings(Section):
         description="Shrink when the buffer holds this many times ell * d non-zeros; more is faster.",
     )
     buffer_max_bytes: SizeBytes = Field(
-        default=256 * 2**20, description="Shrink earlier rather than buffer more than this."
+        default=256 * 2**20,
+        description="The maximum size of the buffer, which is shrunk when it reaches this size.",
     )
 
 
@@ -206,10 +210,11 @@ class CheckpointSettings(Section):
     keep: Count = Field(default=5, description="How many older states to keep for rollback.")
     revoke_budget_s: Seconds = Field(
         default=10.0,
-        description="How long a last checkpoint may take when a partition is given up or the worker ends.",
+        description="The maximum time for the last checkpoint when a partition is released or the worker stops.",
     )
     give_up_s: Seconds = Field(
-        default=600.0, description="Stop when the broker or the store has been away for this long."
+        default=600.0,
+        description="Exit with code 5 when the broker or the store has been unavailable for this long.",
     )
 
 
@@ -220,10 +225,10 @@ class SnapshotSettings(Section):
         default=None, description="The compacted topic to publish snapshots to; null publishes none."
     )
     every_s: Seconds | None = Field(
-        default=60.0, description="Publish a changed sketch this often; null leaves it to every_rows."
+        default=60.0, description="Publish a changed sketch this often; null: only every_rows decides."
     )
     every_rows: Count | None = Field(
-        default=None, description="Publish after this many rows of a partition; null leaves it to every_s."
+        default=None, description="Publish after this many rows of a partition; null: only every_s decides."
     )
     republish_s: Seconds = Field(
         default=600.0,
@@ -238,8 +243,8 @@ class SnapshotSettings(Section):
     )
     delivery: Literal["idempotent", "transactional"] = Field(
         default="idempotent",
-        description="idempotent, or transactional: snapshot and offset in one Kafka transaction, so that each"
-        " state is seen once.",
+        description="idempotent, or transactional: snapshot and offset in one Kafka transaction, so that"
+        " read_committed readers get each state exactly once.",
     )
     column_sums: bool = Field(
         default=True, description="Whether snapshots carry the column sums, which centred PCA needs."
@@ -251,7 +256,8 @@ class SnapshotSettings(Section):
         " snapshots, separated by commas; null trusts no other.",
     )
     read_max_bytes: SizeBytes = Field(
-        default=2**30, description="The largest snapshot, in memory, that merge and the commands that read decode."
+        default=2**30,
+        description="The maximum size in memory of a snapshot that merge and the reading commands decode.",
     )
 
 
@@ -314,7 +320,7 @@ class ScoreSettings(Section):
     )
     state_topic: Topic | None = Field(
         default=None,
-        description="The compacted topic for histograms of earlier scores, which p-values are made of; null takes"
+        description="The compacted topic for histograms of earlier scores, from which p-values are computed; null takes"
         ' score.topic with "-state" behind it.',
     )
 
@@ -329,12 +335,14 @@ class DriftSettings(Section):
     )
     block_rows: Count = Field(
         default=500,
-        description="Rows are compared in blocks of this many, by partition: the first 40 blocks after the reference"
-        " was pinned are what later ones are compared with. Take ten times as many as are correlated with each other.",
+        description="The number of rows of a block, by partition. The first 40 blocks after the reference was pinned"
+        " are the baseline; later blocks are compared with it. Choose ten times the number of consecutive rows that"
+        " are correlated.",
     )
     alpha: Annotated[float, Field(gt=0, lt=1)] = Field(
         default=1e-4,
-        description="The probability of a false alarm, ever, in all partitions together, while nothing changes.",
+        description="The probability that there is ever a false alarm in any partition while the process does not"
+        " change.",
     )
 
 
@@ -346,7 +354,7 @@ class DeadLetterSettings(Section):
         default=0.1, description="Stop when more than this share of the messages in the window is bad."
     )
     window: Count = Field(
-        default=1_000, description="How many of the latest messages of a worker the share is taken over."
+        default=1_000, description="The number of latest messages of a worker over which max_share is computed."
     )
     max_consecutive: Count = Field(default=100, description="Stop at this many bad messages in a row.")
 
@@ -359,17 +367,14 @@ class HttpSettings(Section):
     )
     port: Annotated[int, Field(ge=0, le=65_535)] = Field(
         default=9464,
-        description="The port for metrics, health and the status page; 0 picks a free one and says which.",
+        description="The port for metrics, health and the status page; 0 picks a free port; the log has the address.",
     )
     excerpts: bool = Field(
         default=False,
-        description="Whether the status page and /status.json show the first bytes of bad messages, and those of a"
-        " scorer the values of extreme rows; anybody who"
-        " reaches the port can read them.",
+        description="Whether the status page and /status.json contain the first bytes of bad messages (worker) or the"
+        " values of extreme rows (scorer). Everyone who can reach the port can read them.",
     )
-    stuck_after_s: Seconds = Field(
-        default=60.0, description="/healthz fails once the loop has not turned for this long."
-    )
+    stuck_after_s: Seconds = Field(default=60.0, description="/healthz fails if the loop has not run for this long.")
 
 
 class WorkerSettings(Section):
@@ -380,11 +385,12 @@ class WorkerSettings(Section):
     )
     memory_max_bytes: SizeBytes = Field(
         default=2 * 2**30,
-        description="Pause partitions rather than use more memory than this for their sketches and buffers; where it"
-        " is not given, 60 % of the container's memory limit if it has one.",
+        description="The maximum memory for sketches and buffers; partitions beyond it are paused. If it is not given:"
+        " 60 % of the container's memory limit, if there is one.",
     )
     blas_threads: Count = Field(
-        default=1, description="Threads for linear algebra; another number gives other last bits."
+        default=1,
+        description="The number of threads for linear algebra; changing it changes the last bits of results.",
     )
 
 
@@ -392,7 +398,7 @@ class LogSettings(Section):
     """What is logged, and how."""
 
     level: Literal["debug", "info", "warning", "error"] = Field(
-        default="info", description="The least severity to log."
+        default="info", description="The minimum severity of logged events."
     )
     format: Literal["auto", "json", "text"] = Field(
         default="auto",
@@ -401,7 +407,7 @@ class LogSettings(Section):
 
 
 class Settings(Section):
-    """Everything a worker is told."""
+    """All settings."""
 
     kafka: OpenMapping = Field(
         default={},
@@ -411,14 +417,14 @@ class Settings(Section):
     )
     kafka_oauth_callback: str | None = Field(
         default=None,
-        description="For OAUTHBEARER and cloud identities: package:function, called with sasl.oauthbearer.config and"
-        " returning a token and the time, in seconds since the epoch, at which it expires.",
+        description="package:function that creates tokens (OAUTHBEARER, cloud identities). Its argument is"
+        " sasl.oauthbearer.config; it returns a token and its expiry time in seconds since the epoch.",
     )
     schema_registry: OpenMapping = Field(
         default={},
         validate_default=True,
         description="Properties of confluent-kafka's schema registry client, like url, basic.auth.user.info or"
-        " ssl.ca.location; without a url no registry is asked (avro, protobuf, json).",
+        " ssl.ca.location; without url no registry is used (avro, protobuf, json).",
     )
     input: InputSettings
     sketch: SketchSettings = SketchSettings()

@@ -234,7 +234,7 @@ class ScoreConsumer:
                 start = starts[owned.number]
                 owned.begin(start, states.get(owned.number) or ScoreState(start, ""))
                 self.source.begin(owned.number, Start(start))
-                owned.log.info("scoring", next_offset=start)
+                owned.log.info("scoring started", next_offset=start)
 
     def _starts(self, given: Sequence[ScoredPartition]) -> Job[tuple[dict[int, int], frozenset[int]]]:
         """Where each partition begins, and which of them have a state on the state topic."""

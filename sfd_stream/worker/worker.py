@@ -228,7 +228,7 @@ class Worker:
             yield from owned.chain.prune()
         except StoreRefusedError as error:  # no right to delete: old states pile up, which loses nothing
             self.watch.job_failed("retention", error)
-            owned.log.warning("old checkpoints stay", reason=str(error))
+            owned.log.warning("old checkpoints not deleted", reason=str(error))
 
     def _claim(self, owned: OwnedPartition) -> Job[None]:
         """1. The newest state is claimed and restored: ours from now on.                          durable
@@ -259,7 +259,7 @@ class Worker:
         self.sketch.begin(owned, state)
         self.source.begin(owned.number, Start(state.next_offset, state.leader_epoch))
         self.watch.restored(self.runtime.clock() - owned.assigned_s, state.rows)
-        owned.log.info("restored", next_offset=state.next_offset, rows=state.rows)
+        owned.log.info("checkpoint restored", next_offset=state.next_offset, rows=state.rows)
 
     # What became of jobs
 
@@ -270,7 +270,7 @@ class Worker:
             # Another worker owns it: write nothing, leave the group and join again. What waits or is being claimed
             # goes too: it will be assigned again, to this worker or to another.
             self.watch.fenced(finished.kind)
-            owned.log.warning("fenced", reason=str(error))
+            owned.log.warning("partition fenced, another owner has taken over", reason=str(error))
             self._release(owned, *self.partitions.among(Phase.WAITING, Phase.CLAIMING))
             self.source.rejoin()
         elif error is not None:
@@ -301,7 +301,7 @@ class Worker:
         for owned in self._ours(numbers):
             if owned.phase is Phase.WAITING:
                 owned.log.warning(
-                    "no room for the partition: it waits, unread; raise worker.memory_max_bytes or add workers"
+                    "not enough memory to read the partition: raise worker.memory_max_bytes or add workers"
                 )
         return dict.fromkeys(numbers)
 

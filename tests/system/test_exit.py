@@ -213,7 +213,7 @@ def end_while_computing(kafka: Broker, folder: Path, times: int, d: int, ell: in
                 [*command, "--set", f"kafka.group.id=g{number}"], stderr=out, env={**os.environ, "OMP_NUM_THREADS": "1"}
             )
         try:
-            wait_until(lambda at=log: b'"restored"' in at.read_bytes(), "a claim")
+            wait_until(lambda at=log: b'"checkpoint restored"' in at.read_bytes(), "a claim")
             time.sleep(0.3 + chance.random())  # somewhere within the shrinks
             process.send_signal(signal.SIGTERM)
             assert process.wait(600) == 0, f"after {number} that exited with 0: {log.read_text()}"

@@ -87,7 +87,7 @@ def kill_all(run: Run, rows: Rows, points: list[tuple[str, int]], seed: int) -> 
     massacre.produce(ALL)
     third.signal(signal.SIGTERM)
     assert third.wait() == 0, third.log()
-    assert third.events("restored"), third.log()
+    assert third.events("checkpoint restored"), third.log()
     massacre.assert_points_were_reached()
     run.to_the_end()
     return massacre.dead

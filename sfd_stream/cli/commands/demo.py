@@ -47,7 +47,8 @@ def demo(
         Path | None, typer.Option("--picture", help="File for the picture.", show_default=f"./{_PICTURE}")
     ] = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Send JSON events, of which the worker makes rows, instead of msgpack rows.")
+        bool,
+        typer.Option("--json", help="Send JSON events, which the worker converts to rows, instead of msgpack rows."),
     ] = False,
 ) -> None:
     """Run the whole job on sample text: a worker is killed, no row is lost, topics and odd rows are found.

@@ -34,7 +34,7 @@ def features(
     overrides: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show which features the records of the topic become, and what to look at before a worker runs.
+    """Show which features the records of the topic become, and possible problems, before a worker runs.
 
     Prints the first rows, how many features there are, how many share a column, features that dominate, fields that
     look like ids, and what is ignored or bad. Reads the topic without a group; commits nothing.

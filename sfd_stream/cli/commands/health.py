@@ -26,7 +26,7 @@ def health(
     ] = 0.0,
     as_json: JsonOption = False,
 ) -> None:
-    """Check the health of a running worker or merge service: exit 0 if it is healthy, 1 if not.
+    """Check the health of a running worker, merge service or scorer: exit 0 if it is healthy, 1 if not.
 
     Example: [bold]sfd-stream health --config settings.yaml[/bold]
 

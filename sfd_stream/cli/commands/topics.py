@@ -14,7 +14,13 @@ def topics(
         typer.Option("--partitions", min=1, help="Number of partitions of the input topic and the dead-letter topic."),
     ],
     replication_factor: Annotated[
-        int | None, typer.Option("--replication-factor", min=1, show_default="the broker's default")
+        int | None,
+        typer.Option(
+            "--replication-factor",
+            min=1,
+            help="Number of replicas of a new topic.",
+            show_default="the broker's default",
+        ),
     ] = None,
     config: ConfigOption = None,
     overrides: SetOption = None,

@@ -96,14 +96,14 @@ def test_killed_resumed_and_stopped_it_counts_every_row_once(
         assert (state["ExitCode"], state["OOMKilled"]) == (0, False), second.logs()[-3_000:]
         assert "partition released" not in second.logs()
         read = second.told("progress")[-1]["rows"]
-        restored = sum(line["rows"] for line in second.told("restored"))
+        restored = sum(line["rows"] for line in second.told("checkpoint restored"))
     # Nothing to replay: all that it read is durable, by the last checkpoint alone, and committed.
     assert rows_durable() == restored + read > restored
     stopped = summary()
     assert [part.next_offset for _, part in sorted(stopped.items())] == committed(broker, environment, topic)
     norm += fill(broker, topic, seed=3)
     with Container(engine, image, environment, *options) as third:
-        third.wait_for(lambda: '"restored"' in third.logs(), "its restored partitions")
+        third.wait_for(lambda: '"checkpoint restored"' in third.logs(), "its restored partitions")
         third.wait_for(lambda: rows_durable() == 3 * PARTITIONS * ROWS, "all rows")
         assert third.stop()["ExitCode"] == 0
     found = summary()

@@ -112,7 +112,7 @@ def live(tmp_path: Path, kafka: Broker) -> Site:
 
 def restored(program: Program) -> dict[int, int]:
     """Partition -> the worker that restored it last."""
-    found = [line for line in program.lines() if line.get("event") == "restored"]
+    found = [line for line in program.lines() if line.get("event") == "checkpoint restored"]
     return {int(str(line["partition"])): int(str(line["worker"])) for line in found}
 
 
@@ -203,7 +203,7 @@ def test_workers_stop_in_good_order_when_the_supervisor_is_killed(program: Calla
 def test_every_line_of_a_worker_bears_its_number(program: Callable[..., Program]) -> None:
     run = program("--until-end", "--workers", "2", "--set", "log.level=debug")
     assert run.ended() == 0
-    of_workers = [line for line in run.lines() if line.get("event") in {"restored", "checkpoint"}]
+    of_workers = [line for line in run.lines() if line.get("event") in {"checkpoint restored", "checkpoint"}]
     assert of_workers
     assert {line["worker"] for line in of_workers} <= {1, 2}
 

@@ -220,7 +220,7 @@ def test_a_fenced_owner_drops_the_partition_writes_nothing_and_rejoins() -> None
     thief = another_claims(worker)
     source.logs[0] = rows(200)
     turn_until(worker, lambda: source.rejoins)
-    [said] = diary.of("fenced")
+    [said] = diary.of("partition fenced, another owner has taken over")
     assert (said["partition"], said["epoch"], said["number"]) == (0, 1, 1), "as whom it was fenced"
     assert newest(worker) == thief, "it wrote nothing after the claim"
     assert worker.progress.fences == 1
@@ -241,7 +241,7 @@ def test_tidying_up_notices_a_new_owner_too() -> None:
     owned = owned_by(worker, 0)
     worker.jobs.start(owned, "retention", owned.chain.prune())
     turn_until(worker, lambda: source.rejoins)
-    assert diary.said("fenced")
+    assert diary.said("partition fenced, another owner has taken over")
 
 
 def test_no_right_to_delete_is_said_and_stops_nothing() -> None:
@@ -251,7 +251,7 @@ def test_no_right_to_delete_is_said_and_stops_nothing() -> None:
 
     worker, _, diary = worker_on({0: rows(500)}, store=Locked("locked"))
     worker.run()
-    assert diary.said("old checkpoints stay")
+    assert diary.said("old checkpoints not deleted")
     assert state_of(worker).rows == 500
 
 
