@@ -1,6 +1,6 @@
-"""A partition's chain of checkpoints in the store, as its owner knows it: claim, write, check, prune.
+"""The owner's view of a partition's chain of checkpoints in the store: claim, write, check, prune.
 
-The decisions are those of `state/`; here they meet a real store. Each method that returns a Job is driven by the loop.
+`state/` makes the decisions; this class runs them on a real store. The loop drives each method that returns a Job.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ T = TypeVar("T")
 
 
 class CheckpointChain:
-    """From claim to release. One job at a time; FencedError if another owner went on."""
+    """From claim to release. One job at a time; a job raises FencedError if another owner has continued the chain."""
 
     def __init__(
         self, plan: Plan, partition: int, runtime: Runtime, failed: Callable[[StoreUnavailableError], None]
     ) -> None:
-        """`failed` is called for each attempt that the store did not answer, before the next one."""
+        """`failed` is called after each request that the store did not answer, before the next attempt."""
         topic = plan.input.topic
         self.prefix = partition_prefix(plan.group, topic, partition)
         self.where = f"{topic}/{partition}"
@@ -42,7 +42,7 @@ class CheckpointChain:
         self._runtime = runtime
         self._failed = failed
 
-    # What is known
+    # Known without a request to the store
 
     @property
     def newest(self) -> Manifest:
@@ -71,7 +71,7 @@ class CheckpointChain:
     def claim(
         self, binding: Binding, shape: Shape, start: Literal["earliest", "latest"], ask: Callable[[Question], Job[Any]]
     ) -> Job[tuple[PartitionState, bytes | None]]:
-        """The newest state, ours from now on, and its snapshot if the last owner left it pending; or a new state.
+        """Claims the newest state, or begins a new one. Returns it, and its snapshot if that is still unpublished.
 
         Raises RefusedStateError if the state must not be used.
         """
@@ -90,9 +90,9 @@ class CheckpointChain:
         return state, claimed.unpublished
 
     def write(self, frozen: Frozen, binding: Binding, snapshot: bytes | None = None) -> Job[Manifest]:
-        """The manifest that holds exactly `frozen`, durable, with the bytes of its snapshot if one is due.
+        """Makes `frozen` durable, with the bytes of its snapshot if one is due. Returns the manifest.
 
-        `binding` is the topic's as of now.
+        `binding`: the ids of cluster and topic as of now.
         """
         yield from reached(self._runtime, "before-blobs")
         created = yield from self._run(self._writing(frozen, binding, snapshot))
@@ -101,7 +101,7 @@ class CheckpointChain:
         return created.manifest
 
     def _writing(self, frozen: Frozen, binding: Binding, snapshot: bytes | None) -> Steps[Created | Fenced | Refused]:
-        """Encodes on the thread that then writes."""
+        """Runs on an io thread: the thread that encodes the state also writes it."""
         encoded = replace(encode(frozen, self._durable), snapshot=snapshot)
         return (
             yield from checkpoint(
@@ -116,11 +116,11 @@ class CheckpointChain:
         )
 
     def check_owner(self) -> Job[None]:
-        """Raises FencedError if another owner went on: asked just before a snapshot is published."""
+        """Raises FencedError if another owner has continued the chain. Called just before a snapshot is published."""
         yield from self._run(check_owner(self.prefix, self.newest))
 
     def snapshot_bytes(self) -> Job[bytes]:
-        """The newest snapshot's, from the store. Raises FencedError if it is gone because another owner went on."""
+        """The newest snapshot, from the store. Raises FencedError if another owner has continued and removed it."""
         due = self.newest.due
         assert due is not None
         try:
@@ -131,7 +131,7 @@ class CheckpointChain:
         return found[0]
 
     def prune(self) -> Job[None]:
-        """Removes what no kept state needs any more."""
+        """Removes manifests and blobs that no kept state needs."""
         yield from self._run(retain(self.prefix, keep=self._settings.keep, own=self.newest, where=self.where))
 
     def _run(self, steps: Steps[T | Fenced | Refused], ask: Callable[[Question], Job[Any]] = no_broker) -> Job[T]:

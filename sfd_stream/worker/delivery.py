@@ -1,10 +1,10 @@
-"""Delivery brings the broker up to a partition's newest manifest: its snapshot published, its offset committed.
+"""Delivers a partition's newest manifest to the broker: publishes its snapshot and commits its offset.
 
     offsets only    nothing to publish; the offset is committed
     idempotent      the snapshot is published and acknowledged, then the offset is committed
     transactional   both in one transaction (transactional.py)
 
-What fails stays pending in the manifest: `deliver` is due again later, for this owner or the next.
+A delivery that fails stays pending in the manifest. This owner or the next one calls `deliver` again later.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from sfd_stream.worker.snapshots import SnapshotEncoder
 
 COMMIT_AGAIN_S = 1.0
 CONFIRM_EVERY_S, CONFIRM_TIMEOUT_S = 30.0, 5.0
-"""How often the committed offsets are compared with ours. The coordinator lets every member of a group commit every
-partition: one that lost a partition without notice may commit an older offset after us."""
+"""How often the committed offsets are compared with ours. The coordinator lets every member of a group commit offsets
+of every partition: a member that lost a partition without notice may commit an older offset after us."""
 
 
 @dataclass(eq=False, kw_only=True)
 class Delivery:
-    """Offsets, and snapshots if there is an encoder. The loop's thread calls it and drives its jobs.
+    """Commits offsets, and publishes snapshots if there is an encoder. Only the loop's thread calls it.
 
-    A snapshot may be published twice, under the same id with the same bytes. A zombie that slept between the owner
-    check and its produce may put an older one on top: readers that have the newer one drop it, and the next publication
-    repairs it for all others.
+    A snapshot may be published twice, under the same id with the same bytes. A zombie that slept between its owner
+    check and its produce may publish an older snapshot after a newer one. Readers that have the newer one drop it; all
+    others get the newest one again with the next publication.
     """
 
     runtime: Runtime
@@ -43,13 +43,13 @@ class Delivery:
     partitions: Partitions
     log: Log
     watch: Watch
-    encoder: SnapshotEncoder | None = None  # None where nothing is published
+    encoder: SnapshotEncoder | None = None  # None: nothing is published
     sink: Sink | None = None
     _again_s: float | None = None  # when commits that failed are sent again
 
     def deliver(self, owned: OwnedPartition, snapshot: bytes | None = None, *, again: bool = False) -> Job[None]:
-        """Brings the broker up to the newest manifest. `snapshot`: the bytes of its pending snapshot, where they are at
-        hand. `again`: publish the newest one once more.
+        """Delivers the newest manifest. `snapshot`: the bytes of its pending snapshot, if the caller has them. `again`:
+        publish the newest snapshot once more.
         """
         if again:
             snapshot = yield from owned.chain.snapshot_bytes()
@@ -58,7 +58,7 @@ class Delivery:
         yield from self._commit(owned)
 
     def _publish(self, owned: OwnedPartition, encoder: SnapshotEncoder, snapshot: bytes) -> Job[None]:
-        """If it fails it stays pending."""
+        """A snapshot that the broker does not acknowledge stays pending."""
         due = owned.chain.newest.due
         assert due is not None
         yield from owned.chain.check_owner()
@@ -78,7 +78,7 @@ class Delivery:
         owned.log.warning("snapshot publish failed, will retry", reason=reason)
 
     def _acknowledged(self, *message: Any) -> Job[Ticket]:
-        """The broker's answer; polling the sink brings it."""
+        """Waits for the delivery report, which polling the sink brings."""
         assert self.sink is not None
         ticket = self.sink.publish(*message)
         while ticket is None or not ticket.done:
@@ -100,7 +100,7 @@ class Delivery:
         self.source.commit({owned.number: commit.offset}, commit.metadata)
 
     def serve(self) -> None:
-        """Once a turn. A commit that failed is sent again, until it is acknowledged or overtaken by a newer one."""
+        """Called once a turn. Sends a failed commit again until it is acknowledged or replaced by a newer one."""
         now_s = self.runtime.clock()
         for result in self.source.commit_results():
             owned = self.partitions.get(result.partition)
@@ -116,7 +116,7 @@ class Delivery:
                     self._send(owned, owned.commit)
 
     def confirm(self) -> Job[None]:
-        """In the background: what is committed behind our own last commit is committed again."""
+        """In the background: where the committed offset is older than our last commit, commits ours again."""
         while True:
             yield Wait("next confirmation", for_s=CONFIRM_EVERY_S)
             ours = {owned: owned.commit for owned in self.partitions if owned.commit and owned.commit.acknowledged}
@@ -127,7 +127,7 @@ class Delivery:
                 asking = self.runtime.io.submit(self.source.committed, numbers, CONFIRM_TIMEOUT_S)
                 found = yield from answer("committed", asking)
             except (SfdError, TimeoutError):
-                continue  # asked again; the worker itself reports a broker that is unavailable
+                continue  # the next round asks again; the worker itself reports a broker that is unavailable
             for owned, commit in ours.items():
                 committed = found[owned.number]
                 unchanged = owned.phase is not Phase.RELEASED and owned.commit is commit
@@ -136,4 +136,4 @@ class Delivery:
                     self._send(owned, commit._replace(acknowledged=False))
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Nothing to close."""

@@ -1,4 +1,4 @@
-"""Records to rows. Bad messages go to the dead-letter topic, or stop the worker before their batch is counted."""
+"""Decodes records into rows. Bad messages go to the dead-letter topic, or stop the worker before their batch counts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sfd_stream.worker.jobs import Job, Wait
 
 
 class Intake:
-    """`letters` is None where bad messages have nowhere to go. The loop's thread alone calls it."""
+    """`letters` is None if no dead-letter topic is set. Only the loop's thread calls it."""
 
     def __init__(
         self,
@@ -36,11 +36,11 @@ class Intake:
         self.decoder = decoder or MsgpackDecoder()
 
     def missing_schemas(self, batch: PartitionBatch) -> frozenset[int]:
-        """The ids of schemas that must be looked up before the batch can be taken; the look-up begins."""
+        """Starts to look up the schemas that the batch needs and that are not known yet. Returns their ids."""
         return self.decoder.missing([value for value in batch.values if value is not None])
 
     def take(self, batch: PartitionBatch, columns: Columns) -> tuple[DecodedBatch, int]:
-        """A batch's rows, and how many of its records were null."""
+        """Decodes a batch. Returns its rows, and how many of its records were tombstones."""
         values = batch.values
         places: Sequence[int] = range(len(values))
         if not all(values):  # in C, as most batches have neither tombstones nor empty messages
@@ -57,7 +57,7 @@ class Intake:
     def _send_bad(
         self, batch: PartitionBatch, places: Sequence[int], bad: Sequence[tuple[int, RowDecodeError]]
     ) -> None:
-        """`places` are those of messages among the records: a tombstone is neither good nor bad."""
+        """`places`: the index in the batch of each record that is no tombstone. Tombstones are neither good nor bad."""
         done, excerpts = 0, self._watch.excerpts
         for message, error in bad:
             record = batch.record(places[message])
@@ -75,11 +75,11 @@ class Intake:
         self._gauge.good(len(places) - done)
 
     def acknowledged(self, partition: int, next_offset: int) -> Job[None]:
-        """Waits until every bad message below the offset is acknowledged by the dead-letter topic."""
+        """Waits until the dead-letter topic has acknowledged every bad message below the offset."""
         while self.letters is not None and not self.letters.acknowledged(partition, next_offset):
             yield Wait("dead letters", failure=self.letters.failure)
 
     def forget(self, partition: int) -> None:
-        """At release: the next owner reads the same records again."""
+        """Called at release: the next owner reads the same records again."""
         if self.letters is not None:
             self.letters.forget(partition)

@@ -1,8 +1,7 @@
-"""Claims and checkpoints as jobs: generators that the loop's thread drives and that yield what they wait for.
+"""Claims and checkpoints are jobs: generators that the loop's thread drives and that yield what they wait for.
 
-A job is a line of code that reads from top to bottom. It yields a `Wait`: an answer (a future), a time, or the next
-turn of the loop. No thread waits for another thread, and a job that was cancelled is never resumed: a late answer
-reaches nobody.
+A job reads from top to bottom. It yields a `Wait`: for an answer (a future), for a time, or for the next turn of the
+loop. No thread waits for another thread. A cancelled job is never resumed: an answer that arrives late is dropped.
 """
 
 from __future__ import annotations
@@ -23,16 +22,16 @@ K = TypeVar("K")
 
 @dataclass(eq=False)
 class Wait:
-    """What a job waits for: an answer, or a time, or, with neither, the next turn."""
+    """What a job waits for: an answer, a time, or, if neither is set, the next turn."""
 
     what: str
     answer: Future[Any] | None = None
-    for_s: float | None = None  # an answer that takes longer is a TimeoutError; without an answer the job goes on then
+    for_s: float | None = None  # time limit of the answer (TimeoutError); without an answer, the time to wait
     since_s: float | None = None
-    """Since when the job is at this step. Steps that are repeated keep the time of the first."""
-    failure: str = ""  # why the step was repeated last
+    """When the job came to this step. A repeated step keeps the time of its first attempt."""
+    failure: str = ""  # why the last attempt at this step failed
     cancelled: bool = False
-    """Nobody waits any more: a background thread that works for it stops before its next request."""
+    """The job was cancelled: a background thread that works for it stops before its next request."""
     started_s: float = 0.0
 
     def is_over(self, now_s: float) -> bool:
@@ -45,13 +44,13 @@ Job: TypeAlias = Generator[Wait, Any, T]
 
 
 def answer(what: str, future: Future[T], *, for_s: float | None = None) -> Job[T]:
-    """Typed, where a bare `yield` gives Any."""
+    """Waits for the future. Typed: a bare `yield` gives Any."""
     found: T = yield Wait(what, future, for_s)
     return found
 
 
 def reached(runtime: Runtime, point: str) -> Job[None]:
-    """A named point of a job, for tests. What blocks there blocks its job, not the loop."""
+    """A named point of a job, for tests. A test that blocks there blocks the job, not the loop."""
     if runtime.reach is not None:
         yield Wait(point, runtime.io.submit(runtime.reach, point))
 
@@ -61,14 +60,14 @@ class Running(Generic[K]):
     """A job, and what it waits for."""
 
     key: K
-    kind: str  # A claim goes on as a publication, and both end as retention
+    kind: str  # a claim continues as "publication"; claims and checkpoints end as "retention"
     job: Job[Any]
     wait: Wait
-    error: BaseException | None = None  # what ended it before its time
+    error: BaseException | None = None  # the error that ended it
 
 
 class Jobs(Generic[K]):
-    """The running jobs, at most one for each key. The loop's thread alone calls it."""
+    """The running jobs, at most one for each key. Only the loop's thread calls it."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
@@ -84,16 +83,16 @@ class Jobs(Generic[K]):
         return self._running.get(key)
 
     def start(self, key: K, kind: str, job: Job[Any]) -> None:
-        """It runs up to its first wait in the next `advance`."""
+        """The next `advance` runs the job up to its first wait."""
         assert key not in self._running, "one job at a time"
         self._running[key] = Running(key, kind, job, Wait("start", since_s=self._runtime.clock()))
 
     def continue_as(self, key: K, kind: str) -> None:
-        """What is counted and reported from here on."""
+        """Changes the kind under which the job is counted and reported."""
         self._running[key].kind = kind
 
     def advance(self, only: Collection[K] | None = None) -> list[Running[K]]:
-        """Resumes every job whose wait is over, as far as it gets; returns those that ended."""
+        """Resumes every job whose wait is over, until it must wait again. Returns the jobs that ended."""
         ended = []
         for running in self:
             chosen = (only is None or running.key in only) and self._running.get(running.key) is running
@@ -103,14 +102,14 @@ class Jobs(Generic[K]):
         return ended
 
     def cancel(self, key: K) -> None:
-        """Nothing more of it happens but the one request that is under way."""
+        """Closes the job. A request that is under way may still take effect; no other one follows."""
         running = self._running.pop(key, None)
         if running is not None:
             running.wait.cancelled = True
             running.job.close()
 
     def _ends(self, running: Running[K]) -> bool:
-        """A job that waits for a time or the next turn is resumed once a turn."""
+        """Resumes the job; True if it ended. A job that waits for a time or the next turn is resumed once a turn."""
         clock = self._runtime.clock
         while running.wait.is_over(clock()):
             before = running.wait
@@ -155,10 +154,10 @@ def procedure(
     failed: Callable[[StoreUnavailableError], None],
     ask: Callable[[Question], Job[Any]] = no_broker,
 ) -> Job[T]:
-    """The outcome of `steps`. Raises StoreUnavailableError once the store did not answer for `give_up_s`.
+    """The outcome of `steps`. Raises StoreUnavailableError if the store does not answer for `give_up_s`.
 
-    Requests to the store are made one after the other on one background thread, which returns to the loop for
-    everything else: questions to the broker, many blobs at once, and the delay after a failed request.
+    One background thread makes the requests to the store, one after the other. It returns to the loop for everything
+    else: questions to the broker, many blobs at once, and the delay after a failed request.
     """
     outage, sent = StoreOutage(give_up_s), None
     while True:
@@ -178,7 +177,7 @@ def procedure(
 
 
 def _requests(runtime: Runtime, steps: Steps[Any], sent: Any, wait: Wait, outage: StoreOutage) -> tuple[Any, Any]:
-    """On a background thread: requests until one is for the loop, which is returned; or None and the outcome."""
+    """On a background thread: performs requests. Returns the first one that the loop must answer, or the outcome."""
     reach = runtime.reach or (lambda _: None)
     while True:
         with runtime.computing():
@@ -200,7 +199,7 @@ def _requests(runtime: Runtime, steps: Steps[Any], sent: Any, wait: Wait, outage
 
 
 def _get_many(runtime: Runtime, request: GetMany) -> Job[list[bytes | Answer]]:
-    """The blobs of a state, read side by side."""
+    """Reads the blobs of a state, several at a time."""
     yield from reached(runtime, "before-GetMany")
     reading = [runtime.io.submit(get, runtime.store, key) for key in request.keys]
     found = []

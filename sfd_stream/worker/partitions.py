@@ -3,7 +3,7 @@
     WAITING ──► CLAIMING ──► READING ──► RELEASING ──► RELEASED        (RELEASED from everywhere)
                                 └──► FINISHED, with --until-end
 
-RELEASED is final: a partition that comes back is a new object, so that a late answer reaches nobody.
+RELEASED is final: a partition that is assigned again is a new object, so a late answer cannot change it.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from sfd_stream.worker.sketch_thread import Sketched
 
 class Phase(Enum):
     WAITING = "waiting"
-    """For memory."""
+    """Not claimed yet: there is no memory for it."""
     CLAIMING = "claiming"
     READING = "reading"
     FINISHED = "finished"
     """Read to its end (--until-end): the state is dropped to make room."""
     RELEASING = "releasing"
-    """Revoked: a last checkpoint, within the budget."""
+    """Revoked: a last checkpoint is written, within `checkpoint.revoke_budget_s`."""
     RELEASED = "released"
 
 
@@ -43,7 +43,7 @@ AFTER: dict[Phase, frozenset[Phase]] = {
     Phase.RELEASING: frozenset({Phase.RELEASED}),
     Phase.RELEASED: frozenset(),
 }
-"""Every change of phase that there is."""
+"""All changes of phase that are allowed."""
 
 IN_MEMORY = frozenset({Phase.CLAIMING, Phase.READING, Phase.RELEASING})
 
@@ -58,21 +58,21 @@ class Commit(NamedTuple):
 
 @dataclass
 class Backlog:
-    """The rows taken that are not durable, or not published. Times are the worker's clock's."""
+    """The rows taken that are not durable, or not published. Times are readings of the worker's clock."""
 
-    columns: Columns  # as of the last row decoded, which the state may not have reached yet
+    columns: Columns  # after the last row decoded; the sketch thread may not have applied that row yet
     next_offset: int  # after the last record taken
     snapshot_at_s: float  # when the last snapshot was begun
     republished_at_s: float  # when the last snapshot was begun or published again
     rows: int = 0
-    dirty_since_s: float | None = None  # when the oldest record came that no checkpoint holds
+    dirty_since_s: float | None = None  # when the oldest record arrived that no checkpoint holds
     storing_since_s: float | None = None  # the same for the checkpoint that is under way
     unpublished_rows: int = 0
-    unpublished_since_s: float | None = None  # when the oldest record came that no snapshot holds
+    unpublished_since_s: float | None = None  # when the oldest record arrived that no snapshot holds
     publishing_since_s: float | None = None  # the same for snapshots that are not acknowledged
 
     def take(self, decoded: DecodedBatch, next_offset: int, now_s: float) -> None:
-        """A batch that is on its way to the state."""
+        """Notes a batch that goes to the sketch thread."""
         self.columns, self.next_offset = decoded.columns, next_offset
         self.rows += decoded.block.rows
         self.unpublished_rows += decoded.block.rows
@@ -80,7 +80,7 @@ class Backlog:
         self.unpublished_since_s = now_s if self.unpublished_since_s is None else self.unpublished_since_s
 
     def pass_over(self, next_offset: int, now_s: float) -> None:
-        """Offsets without a record for us."""
+        """Notes offsets that hold no record for us."""
         self.next_offset = next_offset
         self.dirty_since_s = now_s if self.dirty_since_s is None else self.dirty_since_s
 
@@ -92,7 +92,7 @@ class Backlog:
 
     def begin_snapshot(self, now_s: float) -> None:
         self.snapshot_at_s = self.republished_at_s = now_s
-        if self.publishing_since_s is None:  # else the last one was not acknowledged, and this one has its rows too
+        if self.publishing_since_s is None:  # else: the last one is not acknowledged; this one has its rows too
             self.publishing_since_s = self.unpublished_since_s
         self.unpublished_rows, self.unpublished_since_s = 0, None
 
@@ -105,7 +105,7 @@ class Backlog:
 
 @dataclass(eq=False)
 class OwnedPartition:
-    """Each field is written by one file, named here where it is not this one."""
+    """One file writes each field. A comment names the file if it is not this one."""
 
     number: int
     chain: CheckpointChain
@@ -118,13 +118,13 @@ class OwnedPartition:
     schemas_awaited: frozenset[int] = frozenset()
     """By worker.py: reading pauses until a schema registry has answered these ids."""
     commit: Commit | None = None  # by delivery.py
-    settled: bool = False  # by transactional.py: whether it is known what has been delivered
+    settled: bool = False  # by transactional.py: whether `delivered` is known
     delivered: StateId | None = None
-    """By transactional.py: the state whose offset is committed, and with it every snapshot that was due by then."""
+    """By transactional.py: the state whose offset is committed. Every snapshot due by then is visible too."""
 
     @property
     def log(self) -> Log:
-        """Each line about the partition has its number, and the epoch and number of its newest manifest."""
+        """A log that adds to each line the partition's number, and the epoch and number of its newest manifest."""
         newest = self.chain.manifest
         owner = {} if newest is None else {"epoch": newest.epoch, "number": newest.number}
         return self.worker_log.bind(partition=self.number, **owner)
@@ -145,12 +145,12 @@ class OwnedPartition:
 
     @property
     def is_dirty(self) -> bool:
-        """Whether a checkpoint would make anything more durable."""
+        """Whether records were taken that no checkpoint holds."""
         return self.backlog is not None and self.backlog.dirty_since_s is not None
 
     @property
     def is_durable(self) -> bool:
-        """Whether the newest manifest holds all that was taken."""
+        """Whether the newest manifest holds all records taken."""
         return self.backlog is not None and self.chain.newest.next_offset >= self.backlog.next_offset
 
     def begin_reading(self, state: PartitionState, now_s: float) -> None:
@@ -164,11 +164,11 @@ class OwnedPartition:
 
 @dataclass
 class Partitions:
-    """The table of what is ours. The loop's thread alone uses it."""
+    """The table of the worker's partitions. Only the loop's thread uses it."""
 
     plan: Plan
-    joined: bool = False  # whether the group has answered at all, be it with no partition
-    closed: bool = False  # from now on nothing more is claimed
+    joined: bool = False  # whether the group has answered, even if it assigned no partition
+    closed: bool = False  # whether claims have ended
     _table: dict[int, OwnedPartition] = field(default_factory=dict)
 
     def __iter__(self) -> Iterator[OwnedPartition]:
@@ -192,7 +192,7 @@ class Partitions:
         return sum(self.plan.shape(owned.number).memory_bytes() for owned in self.among(*IN_MEMORY))
 
     def admit(self) -> list[OwnedPartition]:
-        """Those that may be claimed now: one always, another only where there is room, else it waits, unread."""
+        """The partitions that may be claimed now: one always, others only if memory has room for them."""
         admitted: list[OwnedPartition] = []
         if self.closed:
             return admitted

@@ -1,4 +1,4 @@
-"""Questions to the broker, asked on background threads: who it is, where logs begin and end, what is committed."""
+"""Questions to the broker, asked on background threads: cluster and topic ids, log ends, committed offsets."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from sfd_stream.worker.runtime import Plan, Runtime
 T = TypeVar("T")
 
 QUESTION_S = 5.0
-"""Time limit of one question to the broker: a loaded one may need seconds. A question without an answer is repeated."""
+"""Time limit of one question: a loaded broker may need seconds. A question without an answer is repeated."""
 
 UNREADABLE = "output topic could not be read before claiming: after a restore readers may keep older snapshots"
 OVERDUE_S = 60.0
-"""A call into the client that takes longer than this will not return (`list_topics` did so once)."""
+"""A call into the client that takes longer than this will not return (this happened once, in `list_topics`)."""
 
 
 @dataclass(eq=False)
 class OutputEpochs:
-    """The highest epoch that the output topic has for each partition: an owner's must be above it [P].
+    """The highest epoch that the output topic has for each partition: an owner's epoch must be above it [P].
 
-    The whole topic is read for it, so that partitions which were assigned together share one reading.
+    To find it the whole topic is read, so partitions that were assigned together share one reading.
     """
 
     read: Callable[[], Mapping[int, int]]
@@ -45,10 +45,10 @@ class OutputEpochs:
     _logged: Future[Mapping[int, int]] | None = None
 
     def of(self, partition: int, since_s: float, *, needed: bool = True) -> Job[int | None]:
-        """As of some moment after `since_s`, when the partition was assigned.
+        """The epoch as of some moment after `since_s`, the time of the assignment.
 
-        A topic that can't be read is asked again for `give_up_s` where the answer is `needed`. Else there is no answer:
-        the owner's own epoch is right unless the store was restored from a backup.
+        If the topic can't be read and the answer is `needed`, reading is repeated for `give_up_s`. If it is not needed,
+        the answer is None: the owner's own epoch is right unless the store was restored from a backup.
         """
         try:
             asking = partial(self._ask, since_s, needed)
@@ -70,7 +70,7 @@ class OutputEpochs:
 
 
 def repeated(runtime: Runtime, give_up_s: float, ask: Callable[[], Wait]) -> Job[Any]:
-    """Asks until there is an answer or `give_up_s` has passed."""
+    """Repeats the question until there is an answer or `give_up_s` has passed."""
     since_s, failure = runtime.clock(), ""
     while True:
         try:
@@ -83,7 +83,7 @@ def repeated(runtime: Runtime, give_up_s: float, ask: Callable[[], Wait]) -> Job
 
 @dataclass(eq=False)
 class Questions:
-    """`connect` comes first."""
+    """Call `connect` before anything else."""
 
     plan: Plan
     runtime: Runtime
@@ -106,7 +106,7 @@ class Questions:
     # For claims and checkpoints
 
     def binding(self, partition: int, asking: Future[str | None] | None = None) -> Job[Binding]:
-        """As of now. A checkpoint is `asking` already; an id that is not known in time is then not compared."""
+        """The ids as of now. `asking`: a checkpoint's question; without an answer in time the topic id is None."""
         topic_id = None
         if asking is None:
             topic_id = yield from self.patiently("topic id", self.source.topic_id)
@@ -116,11 +116,11 @@ class Questions:
         return Binding(self._cluster_id, topic_id, self.plan.group, self.plan.input.topic, partition)
 
     def start_of(self, partition: int) -> Literal["earliest", "latest"]:
-        """One that was added since: all that it holds came after us, so that also "latest" means all of it."""
+        """A partition that was added after the start is read from its beginning, also if the setting is "latest"."""
         return self.plan.input.start if partition < self._partitions_at_start else "earliest"
 
     def answer(self, partition: int, since_s: float, question: Question) -> Job[Any]:
-        """What a claim's procedure asks. `since_s`: when the partition was assigned."""
+        """Answers a question of a claim's procedure. `since_s`: when the partition was assigned."""
         match question:
             case AskLog(again):
                 if again:
@@ -135,15 +135,15 @@ class Questions:
                 return None if epochs is None else (yield from epochs.of(partition, since_s, needed=needed))
 
     def committed(self, partition: int) -> Job[Any]:
-        """A Committed or None. It takes as long as a transaction on the partition is open."""
+        """A Committed or None. Waits while a transaction on the partition is open."""
         return (yield from self.patiently("AskCommitted", partial(self.source.committed, [partition])))[partition]
 
     def ask_topic(self, *, count: bool) -> Future[str | None]:
-        """The topic's id as of now, asked while the state is being frozen; with `count`, its partitions are counted."""
+        """Asks for the topic's id while the state is frozen. `count`: asks for the number of partitions too."""
         return self.runtime.io.submit(self._topic_now, count)
 
     def _topic_now(self, count: bool) -> str | None:
         if count:
-            with contextlib.suppress(TimeoutError):  # as many as were known last
+            with contextlib.suppress(TimeoutError):  # then the last known number stays
                 self.partitions = self.source.partition_count(QUESTION_S)
         return self.source.topic_id(QUESTION_S)

@@ -1,8 +1,8 @@
-"""Once a second: the status, read from the partitions and their jobs; and log lines about what does not progress.
+"""Once a second: computes the status from the partitions and their jobs, and logs what does not progress.
 
-The ends of partitions come with their fetches; a partition that is paused or claimed is not fetched, so its end is
-asked for in the background, every few seconds, and a broker that does not answer leaves the last one standing.
-Where a partition that waits for room or for its state will begin is asked for once: what it has to read is lag already.
+The end of a partition comes with each fetch. A partition that is paused or claimed is not fetched: its end is asked for
+in the background, every few seconds, and the last known end stays while the broker does not answer. For a partition
+that waits for memory or for its state, the offset where it will begin is asked for once: its unread records are lag.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from sfd_stream.worker.sketch_thread import SketchThread
 
 ENDS_EVERY_S, ENDS_TIMEOUT_S = 5.0, 10.0
 STUCK_S, SILENT_S = 30.0, 60.0
-"""A job that waits for one answer longer than STUCK_S is logged, and as often. A partition that has records and
-delivers none is silent after SILENT_S."""
+"""A job that waits for one answer longer than STUCK_S is logged, and again after each STUCK_S. A partition that has
+records and delivers none is silent after SILENT_S."""
 
 
 STUCK: Mapping[str, str] = {
@@ -41,19 +41,19 @@ STUCK: Mapping[str, str] = {
 
 @dataclass
 class Memory:
-    """What is remembered of a partition from one status to the next. Times are the worker's clock's."""
+    """What the report keeps of a partition from one status to the next. Times are readings of the worker's clock."""
 
-    end: int | None = None  # of its log, as the broker answered last
-    begins_at: int | None = None  # where reading will begin, of a partition that is not read yet
-    moved: tuple[float, int | None, int] = (0.0, None, 0)  # when the applied offset last moved, to where, the lag then
-    delivered: tuple[float, int | None] = (0.0, None)  # when a record last came or none was expected; the position
+    end: int | None = None  # of its log, by the broker's last answer
+    begins_at: int | None = None  # the offset where reading will begin, if the partition is not read yet
+    moved: tuple[float, int | None, int] = (0.0, None, 0)  # when `applied` last moved, to where, and the lag then
+    delivered: tuple[float, int | None] = (0.0, None)  # when a record last arrived or none was expected; the position
     replay_to: int | None = None  # the log's end when the partition was restored
     is_replayed: bool = False
     stuck_logged_s: float = 0.0
     is_silent: bool = False
 
     def flat_s(self, applied: int | None, lag: int | None, now_s: float) -> float:
-        """Flat alone is an idle topic; flat while the lag grows is a partition that is stuck."""
+        """How long the applied offset has not moved while the lag grew: a stuck partition. An idle topic gives 0."""
         moved_s, where, lag_then = self.moved
         if applied is None or applied != where or lag is None:
             self.moved = (now_s, applied, lag or 0)
@@ -69,7 +69,7 @@ class Memory:
         return round(silent_s, 1) if silent_s >= SILENT_S else 0.0
 
     def ends_replay(self, applied: int | None, end: int | None) -> bool:
-        """Whether the end is reached that the log had at the first status after the restore: true once."""
+        """True once: when the state reaches the end that the log had at the first status after the restore."""
         if self.is_replayed or applied is None or end is None:
             return False
         self.replay_to = end if self.replay_to is None else self.replay_to
@@ -163,9 +163,8 @@ class Report:
         )
 
     def _place_of(self, owned: OwnedPartition, around: Around) -> _Place:
-        """Applied is where reading stands once all that was read is applied: control records leave no row.
-
-        Of a partition that is not read yet, where it will begin: what waits there is lag like any other.
+        """`applied` is the next offset to apply; the position, if all that was read is applied (control records have no
+        rows). For a partition that is not read yet it is the offset where reading will begin: what follows is lag.
         """
         source, number, memory, manifest = self._source, owned.number, self.memory(owned), owned.chain.manifest
         is_read = number in source.positions
@@ -192,7 +191,7 @@ class Report:
     # Log lines
 
     def _log_stuck(self, owned: OwnedPartition) -> None:
-        """A job that waits this long for one answer is logged, and again as long as it does."""
+        """Logs a job that has waited STUCK_S for one answer, and again after each further STUCK_S."""
         running, memory, now_s = self._jobs.of(owned), self.memory(owned), self._runtime.clock()
         if running is None:
             return
@@ -203,7 +202,7 @@ class Report:
             owned.log.warning(STUCK[running.kind], step=running.wait.what, for_s=round(now_s - since_s), reason=reason)
 
     def _log_silent(self, owned: OwnedPartition, part: PartitionStatus) -> None:
-        """Each partition once when it falls silent, and once when it delivers again."""
+        """Logs once when a partition falls silent, and once when it delivers again."""
         memory, is_silent = self.memory(owned), part.silent_s > 0
         if is_silent and not memory.is_silent:
             owned.log.warning("partition delivers no records", unread=part.lag, seconds=part.silent_s)
@@ -214,7 +213,7 @@ class Report:
     # Where partitions end and begin
 
     def ask_for_ends(self) -> Job[None]:
-        """In the background."""
+        """In the background: asks where partitions end, and where those that are not read yet begin."""
         while True:
             ours = {owned.number: self.memory(owned) for owned in self._partitions}
             new = [n for n, memory in ours.items() if memory.begins_at is None and not self._is_read(n)]
@@ -252,7 +251,7 @@ def _largest(*offsets: int | None) -> int | None:
 
 
 def _claim_s(owned: OwnedPartition, running: Running[OwnedPartition] | None, now_s: float) -> float:
-    """How long a claim has been at one step, whatever the lag; 0 for less than STUCK_S."""
+    """How long a claim has been at one step, whatever the lag is; 0 for less than STUCK_S."""
     if owned.phase is not Phase.CLAIMING or running is None or running.wait.since_s is None:
         return 0.0
     claim_s = now_s - running.wait.since_s
@@ -279,7 +278,7 @@ def _ask(
 
 
 def _begins_at(source: Source, unread: Collection[int], start: str, ends: Mapping[int, int]) -> dict[int, int]:
-    """What the group committed; where it never did, the log's beginning or its end of now, as the settings have it."""
+    """The committed offset; without one, the beginning of the log or its end as of now, as `input.start` says."""
     if not unread:
         return {}
     found = source.committed(unread, ENDS_TIMEOUT_S)

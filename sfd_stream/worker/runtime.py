@@ -1,6 +1,6 @@
-"""What a worker is asked to do, and the outside world: clocks, threads, randomness, store. All of it comes in here.
+"""What a worker has to do, and its outside world: clocks, threads, randomness, store. All of it comes in here.
 
-This is the only file of the worker that knows threads.
+No other file of the worker creates threads.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ IO_THREADS = 8
 
 @dataclass(frozen=True)
 class Plan:
-    """What to do: the settings' own sections."""
+    """What to do: sections of the settings."""
 
     group: str
     input: InputSettings
@@ -49,19 +49,19 @@ class Runtime:
     random: Callable[[], float] = random.random
     nonce: Callable[[], str] = lambda: uuid.uuid4().hex
     io: Executor = field(default_factory=lambda: DaemonExecutor(IO_THREADS, "io"))
-    """Store and broker requests, and what is computed between them."""
+    """Store and broker requests, and the computations between them."""
     sketch: Executor = field(default_factory=lambda: DaemonExecutor(1, "sketch"))
     transactions: Executor = field(default_factory=lambda: DaemonExecutor(1, "transactions"))
     computing: Computing = field(default_factory=Computing)
     _woken: threading.Event = field(default_factory=threading.Event)
 
     def wait(self, seconds: float) -> None:
-        """Until an answer arrives for the loop, at most this long."""
+        """Waits until an answer arrives for the loop, at most this long."""
         self._woken.wait(max(seconds, 0.0))
         self._woken.clear()
 
     def wake(self, _: object = None) -> None:
-        """An answer is here. Fits as a future's callback."""
+        """Ends the loop's `wait`. Can be a future's callback."""
         self._woken.set()
 
     def jitter(self) -> float:
@@ -69,11 +69,11 @@ class Runtime:
         return 0.5 + self.random() / 2
 
     def compute(self, call: Callable[..., T], *args: Any) -> Future[T]:
-        """On an io thread: a computation that the process waits for when it ends."""
+        """Computes on an io thread. When the process ends, it waits for computations that run."""
         return self.io.submit(self.computing.run, call, *args)
 
     def close(self) -> None:
-        """Waits for running computations only: store and broker requests are abandoned."""
+        """Waits for running computations only. Store and broker requests are abandoned."""
         self.sketch.shutdown(wait=True, cancel_futures=True)
         for executor in (self.io, self.transactions):
             executor.shutdown(wait=False, cancel_futures=True)

@@ -1,7 +1,7 @@
-"""The sketch thread: it owns the states, and applies batches in order. The loop stays a few batches ahead, no more.
+"""The sketch thread owns the states and applies batches in order. The loop stays at most a few batches ahead.
 
-One thread, so that one set of BLAS threads works and a replay gives the same bits. A checkpoint or a sample that needs
-a state as of now is served between two batches.
+There is one such thread, so one set of BLAS threads works and a replay gives the same bits. Between two batches it
+freezes a state for a checkpoint, or takes a sample of it.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ PATIENCE_S = 0.5
 
 @dataclass(eq=False)
 class Sketched:
-    """The state of a partition that is read. What the loop asks of it runs on the sketch thread."""
+    """The state of a partition that is read. Calls that the loop submits run on the sketch thread."""
 
     state: PartitionState | None  # None once the partition is finished
     where: str
-    facts: Facts  # of the state after the last batch: what other threads may read
+    facts: Facts  # of the state after the last batch; other threads may read them
     restored: Facts
-    restored_s: float  # when the state was restored, and its facts then
-    broken: BaseException | None = None  # why the state takes no more rows, and is not frozen either
+    restored_s: float  # when the state was restored; `restored` has its facts at that time
+    broken: BaseException | None = None  # the error after which the state takes no rows and is not frozen
 
     @property
     def whole(self) -> PartitionState:
-        """The state, unless a batch has failed half-way."""
+        """The state. Raises the error of a batch that failed half-way."""
         if self.broken is not None:
             raise self.broken
         assert self.state is not None
@@ -66,7 +66,7 @@ class Sketched:
 
 
 class SketchThread:
-    """The loop's thread calls it; only what it submits runs on the sketch thread."""
+    """The loop's thread calls it. Only the calls that it submits run on the sketch thread."""
 
     def __init__(self, runtime: Runtime, watch: Watch) -> None:
         self._runtime = runtime
@@ -79,11 +79,11 @@ class SketchThread:
         owned.sketched = Sketched(state, owned.chain.where, facts, facts, self._runtime.clock())
 
     def drop(self, owned: OwnedPartition) -> None:
-        """Frees the memory; the facts stay for the status."""
+        """Frees the memory of the state. Its facts stay for the status."""
         owned.live.state = None
 
     def apply(self, owned: OwnedPartition, batch: PartitionBatch, decoded: DecodedBatch, tombstones: int) -> None:
-        """After the batches before it."""
+        """Submits a batch. It is applied after the batches before it."""
         sketched, number, clock = owned.live, owned.number, self._runtime.clock
         next_offset, leader_epoch = batch.next_offset, batch.leader_epoch
 
@@ -97,7 +97,7 @@ class SketchThread:
         self._applying.append(applying)
 
     def freeze(self, owned: OwnedPartition) -> Future[Frozen]:
-        """The state after all rows taken so far. After a batch that failed, that batch's error."""
+        """The state after all rows taken so far. If a batch has failed, the future has its error."""
         return self._runtime.sketch.submit(lambda: owned.live.whole.freeze())  # noqa: PLW0108 - asked there, not here
 
     def shoot(self, owned: OwnedPartition) -> Future[Shot]:
@@ -105,15 +105,15 @@ class SketchThread:
         return self._runtime.sketch.submit(lambda: Shot.of(owned.live.whole))
 
     def pass_over(self, owned: OwnedPartition, next_offset: int) -> None:
-        """Offsets that hold no record for us; the thread is idle."""
+        """Moves the state over offsets that hold no record for us. The thread must be idle."""
         assert self.idle
         owned.live.whole.advance(next_offset)
         owned.live.facts = Facts.of(owned.live.whole)
 
-    # How far it is
+    # Progress
 
     def collect(self) -> None:
-        """Removes what is done. Raises the error of a batch that failed."""
+        """Removes batches that are applied. Raises the error of a batch that failed."""
         while self._applying and self._applying[0].done():
             self._applying.popleft().result()
         if len(self._applying) <= AHEAD_MAX:
@@ -128,7 +128,7 @@ class SketchThread:
 
     @property
     def spare_s(self) -> float | None:
-        """How long the loop may still wait for it before it pauses reading; None if it keeps up."""
+        """How long the loop may still wait for the thread before it pauses reading; None if the thread keeps up."""
         if self._behind_since_s is None:
             return None
         return max(self._behind_since_s + PATIENCE_S - self._runtime.clock(), 0.0)

@@ -1,7 +1,7 @@
 """Snapshots of exactly the states that checkpoints hold: when one is due, its bytes, its message. Pure.
 
-The bytes are made once and stored with the checkpoint; publishing them, publishing them again after a crash and reading
-them by reference all use those very bytes.
+The bytes are encoded once and stored with the checkpoint. The first publication, a publication after a crash and a
+reference all use these same bytes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from sfd_stream.wire.snapshots import Message, encode_snapshot, message_of, refe
 from sfd_stream.worker.partitions import OwnedPartition
 
 PENDING_AFTER_S = 10.0
-"""A snapshot that could not be published, or of a state that was never published, is due again after this time."""
+"""After this time a checkpoint brings the snapshot that is missing or failed, or a failed transaction is repeated."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class SnapshotEncoder:
     store_url: str
 
     def is_due(self, owned: OwnedPartition, now_s: float) -> bool:
-        """Whether the next checkpoint is to bring a snapshot, and is due for that reason alone."""
+        """Whether a snapshot is due. If so, a checkpoint with a snapshot is due too."""
         every_s, every_rows, taken = self.settings.every_s, self.settings.every_rows, owned.taken
         elapsed_s = now_s - taken.snapshot_at_s
         if owned.chain.owes_snapshot and elapsed_s >= min(every_s or PENDING_AFTER_S, PENDING_AFTER_S):
@@ -37,9 +37,9 @@ class SnapshotEncoder:
         return taken.unpublished_since_s is not None and (in_time or in_rows)
 
     def is_again_due(self, owned: OwnedPartition, now_s: float) -> bool:
-        """Whether the newest snapshot is to be published once more: that repairs what a zombie put on top of it.
+        """Whether the newest snapshot is to be published once more: a zombie may have published an older one after it.
 
-        No zombie's transaction is visible: there, only what failed is tried again.
+        In transactional delivery a zombie's snapshot never becomes visible: only a failed delivery is repeated.
         """
         elapsed_s = now_s - owned.taken.republished_at_s
         if self.settings.delivery == "transactional":
@@ -65,13 +65,13 @@ class SnapshotEncoder:
         return encode_snapshot(snapshot)
 
     def message(self, encoded: bytes, due: SnapshotRef) -> Message:
-        """The bytes themselves, or a reference to them if they are too large for a message."""
+        """A message with the bytes, or with a reference to them if they are larger than `snapshot.inline_max_bytes`."""
         if len(encoded) <= self.settings.inline_max_bytes:
             return message_of(encoded)
         return reference_to(encoded, self.store_url, due.blob.key)
 
     def advice(self, message_bytes: int) -> str:
-        """For a message that the broker found too large."""
+        """What to do about a message that the broker refused as too large."""
         return (
             f"topic {self.topic} takes no message of {message_bytes:,} bytes: raise its max.message.bytes,"
             " or lower snapshot.inline_max_bytes"

@@ -1,14 +1,14 @@
-"""Transactional delivery: a state's snapshot and its offset become visible at once, in order, each once.
+"""Transactional delivery: a state's snapshot and its offset become visible together, in order, each once.
 
-The store decides who owns a partition; the transaction decides what a `read_committed` reader sees. With each offset
-goes, as its metadata, the id of its state. A snapshot that is due goes with the first offset whose id is not below its
-own, so the committed id tells what is visible:
+The store decides who owns a partition; the transaction decides what a `read_committed` reader gets. The metadata of
+each offset is the id of its state. A due snapshot is in the transaction of the first offset whose id is not below its
+own, so the committed id determines which snapshots are visible:
 
-    settle   after a claim, or when a result is unknown: what does the committed id say is visible?   (R)
+    settle   after a claim, or when a result is unknown: read the committed id
     deliver  membership ──► still the newest in the store? ──► offset and due snapshot in one transaction
 
 The membership (member and generation) is taken *before* the store is asked. Another owner claims in a later generation,
-in which the broker refuses this membership: so a zombie is refused, wherever it slept.
+in which the broker refuses this membership: a zombie is refused at whatever step it slept.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from sfd_stream.worker.questions import Questions
 from sfd_stream.worker.snapshots import SnapshotEncoder
 
 PAUSES_S = (0.1, 0.3, 1.0)
-"""Between tries; after the last one it stays pending, and the stream goes on."""
+"""After each attempt. After the last one the delivery stays pending; reading continues meanwhile."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +41,7 @@ class _Parcel:
 
 @dataclass(eq=False, kw_only=True)
 class Transactional(Delivery):
-    """One transaction at a time, on a thread of its own; what waits together goes together."""
+    """One transaction at a time, on a thread of its own. Partitions that wait at the same time share a transaction."""
 
     questions: Questions
     transactions: TransactionalSink
@@ -53,8 +53,8 @@ class Transactional(Delivery):
         self._carried: set[int] = set()  # the partitions of the transaction that was begun last
 
     def deliver(self, owned: OwnedPartition, snapshot: bytes | None = None, *, again: bool = False) -> Job[None]:
-        """The newest manifest's offset, with the snapshot that is due and not visible. What fails stays pending."""
-        del again  # the same: what is not delivered is delivered
+        """Commits the newest manifest's offset, with the due snapshot if that is not visible yet."""
+        del again  # no difference here: only what is not delivered yet is delivered
         reason, too_large = "the group has not answered", False
         for pause_s in PAUSES_S:
             try:
@@ -81,7 +81,7 @@ class Transactional(Delivery):
             yield from reached(self.runtime, "before-publish")
             message = yield from self._message(owned, manifest, snapshot)
             began_s = self.runtime.clock()
-            owned.settled = False  # until it is answered: cancelled, it may still happen
+            owned.settled = False  # until the result is known: a cancelled transaction may still be committed
             yield from self._carry(_Parcel(membership, _offset(manifest), message))
             owned.settled, owned.delivered = True, manifest.state_id
             if manifest.due is not None:
@@ -94,15 +94,15 @@ class Transactional(Delivery):
         return True
 
     def _settle(self, owned: OwnedPartition) -> Job[None]:
-        """What is visible, by the committed id; asked until no transaction is open on it any more."""
-        # A transaction of a cancelled job may not have reached the broker yet, which then knows nothing of it.
+        """Finds out by the committed id what is visible. Repeated while a transaction on the partition is open."""
+        # A transaction of a cancelled job may not have reached the broker yet: then the broker can't wait for it.
         if self._open is not None and owned.number in self._carried:
             yield from answer("last transaction", self._open)
         manifest = owned.chain.newest
         found: Committed | None = yield from self.questions.committed(owned.number)
         visible = None if found is None else state_id_in(found.metadata)
         if visible is not None and visible > manifest.state_id:
-            visible = None  # of a chain that is gone: what is durable comes before what is visible
+            visible = None  # of a chain that no longer exists: every visible state was durable before
         if manifest.due is not None and visible is not None and manifest.due.id <= visible:
             owned.chain.acknowledge(manifest.due)
         same = found is not None and found.offset == manifest.next_offset
@@ -129,7 +129,7 @@ class Transactional(Delivery):
                 self._waiting.remove(parcel)
 
     def serve(self) -> None:
-        """Begins the next transaction if none is open: all that waits under the same membership."""
+        """Begins the next transaction if none is open, for all parcels that wait with the same membership."""
         if not self._waiting or (self._open is not None and not self._open.done()):
             return
         first = self._waiting[0].membership
@@ -140,7 +140,7 @@ class Transactional(Delivery):
         self._open.add_done_callback(self.runtime.wake)
 
     def _go(self, together: list[_Parcel]) -> None:
-        """On the transactions thread. If several are refused together, each goes by itself."""
+        """On the transactions thread. If a transaction of several parcels is certainly refused, each gets its own."""
         messages = [parcel.message for parcel in together if parcel.message is not None]
         try:
             self.transactions.commit([parcel.offset for parcel in together], together[0].membership, messages)
@@ -161,6 +161,6 @@ class Transactional(Delivery):
 
 def _offset(manifest: Manifest) -> Offset:
     at = manifest.binding
-    published = manifest.due is not None and manifest.due.id == manifest.state_id  # by then, or together with it
+    published = manifest.due is not None and manifest.due.id == manifest.state_id  # or together with this offset
     metadata = metadata_of(manifest.state_id, published=published)
     return Offset(at.topic, at.partition, manifest.next_offset, metadata)

@@ -1,6 +1,6 @@
 """`--until-end`: is everything up to the end offsets durable, published and committed?
 
-By positions, which pass control records, and by commits, of whichever worker.
+Our partitions are judged by positions, which pass control records; those of other workers by committed offsets.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from sfd_stream.worker.partitions import OwnedPartition, Partitions, Phase
 from sfd_stream.worker.runtime import Plan, Runtime
 
 ASK_EVERY_S, ASK_S = 0.2, 5.0
-"""What others have committed is a question to the broker. Our own positions are compared each turn."""
+"""How often the broker is asked what other workers have committed. Our own positions are compared each turn."""
 
 JOIN_S = 5.0
-"""A state that must be refused is found by the worker that is assigned it, so commits alone are not believed at once.
-But where the group has nothing for a worker, KIP-848 never calls it: after this time others have the partitions."""
+"""A worker waits this long for its assignment before it trusts commits of others: only its owner finds that a state
+must be refused. With KIP-848 a worker that gets no partition is never called: this time ends its wait."""
 
 
 @dataclass(eq=False)
@@ -38,26 +38,26 @@ class UntilEnd:
     def __post_init__(self) -> None:
         self.publishes = self.plan.snapshot.topic is not None
         self._done: set[int] = set()
-        """Partitions of other workers whose rows were found committed and published. That cannot be undone."""
+        """Partitions of other workers whose rows are committed and published. This does not change any more."""
         self._unpublished_since_s: dict[int, float] = {}
         self._since_s = self.runtime.clock()
 
     def position(self, owned: OwnedPartition) -> int | None:
-        """Where a partition stands that was read to its end; None before."""
+        """The position of a partition that was read to its end; None before that."""
         position = self.source.position(owned.number)
         return position if position >= self.ends.get(owned.number, 0) else None
 
     def needs_checkpoint(self, owned: OwnedPartition) -> bool:
-        """Whether rows of a partition that was read to its end are not durable, or not in a snapshot."""
+        """Whether rows of the partition are not durable, or not in a snapshot."""
         return owned.is_dirty or (self.publishes and owned.taken.unpublished_since_s is not None)
 
     def is_delivered(self, owned: OwnedPartition) -> bool:
-        """Whether the rows are published and committed. What failed is retried in its time."""
+        """Whether the rows are published and committed."""
         committed = self.source.last_committed.get(owned.number, -1)
         return committed >= self.ends.get(owned.number, 0) and not (self.publishes and owned.chain.owes_snapshot)
 
     def is_reached(self) -> bool:
-        """Whether ours are finished, and those of other workers too."""
+        """Whether our partitions are finished, and those of other workers too."""
         return self._ours_are_finished() and not self._others()
 
     def _ours_are_finished(self) -> bool:
@@ -68,7 +68,7 @@ class UntilEnd:
         return self.ends.keys() - self._done - {owned.number for owned in self.partitions}
 
     def ask_for_others(self) -> Job[None]:
-        """In the background: what other workers have committed, once ours are finished."""
+        """In the background: once our partitions are finished, asks what other workers have committed."""
         while True:
             others = self._others()
             if others and self._ours_are_finished():
@@ -79,9 +79,9 @@ class UntilEnd:
             yield Wait("others", for_s=ASK_EVERY_S)
 
     def _is_done(self, partition: int, committed: Committed | None) -> bool:
-        """Whether another worker has committed its rows, and published them if they are to be published.
+        """Whether another worker has committed the rows, and published them if there is an output topic.
 
-        A last checkpoint before a revoke has no snapshot: the next owner publishes it.
+        A last checkpoint before a revoke has no snapshot: the next owner publishes one.
         """
         if committed is None or committed.offset < self.ends[partition]:
             return False
@@ -91,7 +91,7 @@ class UntilEnd:
         return published
 
     def _check_waiting(self, partition: int) -> None:
-        """Waits for the owner's next snapshot, and `give_up_s` more; then refuses to wait longer."""
+        """Raises RefusedStateError if the owner's next snapshot is late by more than `give_up_s`."""
         now_s, every_s = self.runtime.clock(), self.plan.snapshot.every_s
         if partition not in self._unpublished_since_s:
             self._unpublished_since_s[partition] = now_s

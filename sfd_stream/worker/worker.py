@@ -3,8 +3,8 @@
     poll ──► decode ──► sketch thread ──► checkpoint: durable ──► deliver: published and committed ──► prune
                └─► dead letters
 
-One thread, the loop's, owns the consumer, the producer and the table of partitions, and decides everything. Claims and
-checkpoints are jobs that it drives (jobs.py); other threads only compute, or make one request after the other.
+The loop's thread owns the consumer, the producer and the table of partitions, and decides everything. It drives claims
+and checkpoints as jobs (jobs.py). Other threads only compute, or make one request after the other.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ from sfd_stream.worker.sketch_thread import SketchThread
 from sfd_stream.worker.until_end import UntilEnd
 
 PAUSED_AFTER = 4
-"""This many checkpoints' rows may wait for a store that is unavailable before reading pauses."""
+"""Reading pauses when the rows of this many checkpoints are not stored because the store does not keep up."""
 
 IDLE_S, BUSY_S = 0.1, 0.01
-"""How long a turn waits when there is nothing to do, and when a job or the end is waited for."""
+"""How long a turn waits when there is nothing to do, and while a job or the end is awaited."""
 
 REVOKE_S = 0.005
 LEAVE_S, FLUSH_S = 5.0, 1.0
-"""At the end, after the last checkpoints: to commit and leave the group, and to flush the last dead letters."""
+"""Time limits at the end: to commit and leave the group after the last checkpoints; to flush the last dead letters."""
 
 
 @dataclass(eq=False)
 class Worker:
-    """`run` until `stop`, until the end, or until something refuses. Also the source's RebalanceListener."""
+    """`run` lasts until `stop`, until the end is reached, or until an error. Also the source's RebalanceListener."""
 
     plan: Plan
     runtime: Runtime
@@ -85,7 +85,7 @@ class Worker:
                 self.turn()
                 on_turn()
         except SfdError:
-            raise  # other partitions are whole, and worth a last checkpoint
+            raise  # the states of other partitions are whole: `_close` writes their last checkpoints
         except BaseException:
             self._release(*self.partitions)
             raise
@@ -108,7 +108,7 @@ class Worker:
         self._report.update(stopping=self._stopping, registry_outage=self.intake.decoder.outage)
 
     def _poll(self) -> list[PartitionBatch]:
-        """The client can't be woken by an answer: while jobs run it is polled without waiting."""
+        """Polls the client, without waiting while jobs run: an answer to a job can't wake the client."""
         spare_s = self.sketch.spare_s
         if spare_s:
             self.runtime.wait(spare_s)
@@ -124,7 +124,7 @@ class Worker:
         """Decodes a batch, sends bad messages to the dead-letter topic, hands the rows over to the sketch thread."""
         owned = self.partitions.get(batch.partition)
         if owned is None or owned.phase is not Phase.READING:
-            return  # released while this batch was on its way, or read beyond the end
+            return  # released after this batch was polled, or finished
         if missing := self.intake.missing_schemas(batch):
             self.source.put_back(batch)
             owned.schemas_awaited = missing
@@ -136,19 +136,19 @@ class Worker:
         self.sketch.apply(owned, batch, decoded, tombstones)
 
     def _refuse_too_wide(self, owned: OwnedPartition, d: int) -> None:
-        """Before anything is allocated for columns that the memory has no room for."""
+        """Refuses columns that memory has no room for, before anything is allocated for them."""
         if reason := too_wide(self.plan.shape(owned.number), d, self.plan.worker.memory_max_bytes):
             raise RefusedStateError(f"{owned.chain.where} has grown: {reason}; {LESS_MEMORY_WHILE_RUNNING}")
 
     def _serve(self) -> None:
-        """Brings in what jobs wait for: delivery reports, commit results, transactions."""
+        """Processes what jobs wait for: delivery reports, commit results, transactions."""
         self.watch.alive()
         if self.sink is not None:
             self.sink.poll(0.0)
         self.delivery.serve()
 
     def _pause_or_resume(self) -> None:
-        """What is paused is derived each turn from how far sketch, store and schema registry are."""
+        """Decides each turn which partitions are paused: by the progress of sketch, store and schema registry."""
         stalled = self.sketch.spare_s == 0.0
         for owned in self.partitions:
             if owned.schemas_awaited and not self.intake.decoder.is_missing(owned.schemas_awaited):
@@ -187,13 +187,13 @@ class Worker:
     def _checkpoint(
         self, owned: OwnedPartition, freezing: Future[Frozen], asking: Future[str | None], *, publish: bool
     ) -> Job[None]:
-        """One at a time per partition. Stopped anywhere, the next owner resumes at the manifest.
+        """One at a time per partition. If the worker stops at any step, the next owner resumes at the manifest.
 
         1. The state is frozen after all rows taken so far.
         2. Every dead letter below its offset is acknowledged.
         3. State and snapshot are stored; the manifest is the commit point.                        durable
-        4. The broker is brought up to the manifest: snapshot published, offset committed          visible
-           (in transactional delivery at once). What fails stays pending and is retried from it.
+        4. The newest manifest is delivered: its snapshot published, its offset committed          visible
+           (together in transactional delivery). A delivery that fails stays pending.
         5. Old checkpoints are pruned.
         """
         began_s = self.runtime.clock()
@@ -261,14 +261,14 @@ class Worker:
         self.watch.restored(self.runtime.clock() - owned.assigned_s, state.rows)
         owned.log.info("checkpoint restored", next_offset=state.next_offset, rows=state.rows)
 
-    # What became of jobs
+    # The results of jobs
 
     def _handle(self, finished: Running[OwnedPartition]) -> None:
-        """A job has done all its work itself; only errors are left."""
+        """Only errors are left to handle: a job does all its work itself."""
         owned, error = finished.key, finished.error
         if isinstance(error, FencedError):
-            # Another worker owns it: write nothing, leave the group and join again. What waits or is being claimed
-            # goes too: it will be assigned again, to this worker or to another.
+            # Another worker owns it: write nothing, leave the group and join again. Partitions that wait or are being
+            # claimed are released too: the group will assign them again, to this worker or to another.
             self.watch.fenced(finished.kind)
             owned.log.warning("partition fenced, another owner has taken over", reason=str(error))
             self._release(owned, *self.partitions.among(Phase.WAITING, Phase.CLAIMING))
@@ -279,7 +279,7 @@ class Worker:
             raise error
 
     def _store_failed(self, number: int, error: StoreUnavailableError) -> None:
-        """Once an attempt: an outage is visible while it lasts."""
+        """Called once for each failed attempt, so that an outage is visible while it lasts."""
         owned = self.partitions.get(number)
         assert owned is not None, "its job would have been cancelled"
         running = self.jobs.of(owned)
@@ -347,7 +347,7 @@ class Worker:
             owned.log.warning("partition released without final checkpoint, next owner will replay", reason=reason)
 
     def on_lost(self, numbers: Collection[int]) -> None:
-        """Already another's: write nothing."""
+        """The partitions are another worker's already: write nothing."""
         self.log.warning("partitions lost", partitions=sorted(numbers))
         self.watch.rebalanced("lost", numbers)
         self._release(*self._ours(numbers))
@@ -361,7 +361,7 @@ class Worker:
             self.jobs.start(owned, "claim", self._claim(owned))
 
     def _release(self, *leaving: OwnedPartition) -> None:
-        """Nothing more is written for them but the one request that is under way."""
+        """Releases partitions. A request that is under way may still take effect; nothing else is written for them."""
         for owned in leaving:
             self.jobs.cancel(owned)
             self.partitions.remove(owned)
@@ -403,7 +403,7 @@ class Worker:
             self._until_end = UntilEnd(ends, self.plan, self.runtime, source, self.partitions, self.log)
 
     def stop(self) -> None:
-        """A last checkpoint, then the end. May be called from a signal handler."""
+        """Ends the loop; last checkpoints follow. May be called from a signal handler."""
         self._stopping = True
 
     def _is_at_end(self) -> bool:
@@ -415,7 +415,7 @@ class Worker:
         return self._until_end.is_reached()
 
     def _finish(self, owned: OwnedPartition, until_end: UntilEnd) -> None:
-        """Moves a partition that was read to its end on to durable, published, committed, and out of memory."""
+        """Starts the next step for a partition that was read to its end: a checkpoint, or the end of its reading."""
         position = until_end.position(owned)
         if position is None:
             return
@@ -431,7 +431,7 @@ class Worker:
             self._admit()
 
     def _close(self) -> None:
-        """Last checkpoints (on_revoke), leave the group, end.
+        """Writes last checkpoints (on_revoke), leaves the group, ends.
 
         Beyond the budget only running computations are awaited: the process must not exit while a thread is inside
         BLAS. Store and broker requests are abandoned.
