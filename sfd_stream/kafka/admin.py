@@ -1,6 +1,6 @@
-"""Questions about topics and groups, asked on clients of their own, each until answered or out of time.
+"""Questions about topics and groups, on clients of their own. Each is repeated until it is answered or time is up.
 
-A consumer's own question waits behind its fetches, which the broker holds for up to half a second: for each partition.
+A consumer sends its questions after its fetches, and the broker holds each fetch for up to half a second.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ SLICE_S = 3.0
 """Time limit of one metadata request. The whole question may take longer; a warning is logged within 5 s."""
 
 REQUEST_S = 30.0
-"""A request outlives the wait for its answer by this much. librdkafka 2.16 answers a request that times out with
-offset -1001 and no error."""
+"""A request may continue this much longer than the wait for its answer. librdkafka 2.16 answers a request that times
+out with offset -1001 and no error."""
 
 CRITICAL = 2
-"""The client would write a line for each attempt to connect; the warnings of `Outage` have its reasons."""
+"""librdkafka's log level. At its default it logs each attempt to connect; the warnings of `Outage` have the reasons."""
 
 BUILT_IN = "mockCluster"  # how the built-in broker's cluster id begins
 
@@ -42,7 +42,7 @@ BUILT_IN = "mockCluster"  # how the built-in broker's cluster id begins
 class Admin(AdminClient):
     """An AdminClient that knows why no broker answers, with our questions. Any thread may ask.
 
-    Keep it: one that is not kept answers `_DESTROY`. Its callbacks run when it is polled.
+    Keep a reference to it: after garbage collection it answers `_DESTROY`. Its callbacks run when it is polled.
     """
 
     def __init__(self, properties: Mapping[str, Any], hooks: Hooks | None = None) -> None:
@@ -56,7 +56,7 @@ class Admin(AdminClient):
             refuse_settings(exception, self.properties)
 
     def ask(self, question: Callable[[float], Any], timeout_s: float) -> Any:
-        """As the function, with warnings while no broker answers."""
+        """Asks a question, with warnings while no broker answers."""
         return ask(question, timeout_s, self.properties, self)
 
     def unanswered(self, since: float, words: str) -> None:
@@ -66,7 +66,7 @@ class Admin(AdminClient):
         self.outage.unanswered(since, words)
 
     def answered(self) -> None:
-        """Reports that were not served yet are of the past too: they must not end a later question."""
+        """Drops reports that were not processed yet: they are old, and must not end a later question."""
         self.poll(0)
         self.outage.answered()
 
@@ -76,9 +76,9 @@ class Admin(AdminClient):
         return str(self._listed(topic, timeout_s).cluster_id)
 
     def topic_id(self, topic: str, timeout_s: float) -> str | None:
-        """The topic's own id, which a topic of the same name created later does not have."""
+        """The topic's id: a topic of the same name that is created later has another one."""
         if self.cluster_of(topic, timeout_s).startswith(BUILT_IN):
-            return None  # it has no controller to ask
+            return None  # the built-in broker has no controller to ask
 
         def question(left_s: float) -> Any:
             asked = self.describe_topics(TopicCollection([topic]), request_timeout=left_s + REQUEST_S)
@@ -97,7 +97,7 @@ class Admin(AdminClient):
         return len(found.partitions)
 
     def watermarks(self, topic: str, partition: int, timeout_s: float) -> tuple[int, int]:
-        """The first offset in the log and the one after the last committed record, asked of the leader."""
+        """The first offset in the log and the offset after the last committed record, by the leader's answer."""
         low = self.first_offsets(topic, [partition], timeout_s)[partition]
         return low, self.end_offsets(topic, [partition], timeout_s)[partition]
 
@@ -139,17 +139,17 @@ class Admin(AdminClient):
     # Asked once. KafkaException or NoAnswerError where there is no answer.
 
     def metadata(self, topic: str, timeout_s: float) -> Any:
-        """Asked before offsets: after a broker's restart a client that has not asked is refused for ever."""
+        """Asked before offsets: after a broker's restart a client without metadata gets only refusals for them."""
         return self.list_topics(topic, timeout=min(timeout_s, SLICE_S))
 
     def marks(self, topic: str, partitions: Collection[int], timeout_s: float) -> dict[int, tuple[int, int]]:
-        """The first offset in the log and the one after the last committed record, of each."""
+        """The first offset in the log and the offset after the last committed record, of each partition."""
         places = {(topic, partition) for partition in partitions}
         low, high = (offsets_of(self, places, spec, timeout_s) for spec in (_earliest(), _latest()))
         return {p: (low[topic, p], high[topic, p]) for p in partitions}
 
     def known_ends(self, places: Collection[Place], timeout_s: float) -> dict[Place, int]:
-        """End offsets by (topic, partition); without those that have no answer in time, or may not be asked for."""
+        """End offsets by (topic, partition). Left out: places without an answer in time, or without the right to it."""
         with contextlib.suppress(KafkaException, NoAnswerError):
             return offsets_of(self, places, _latest(), timeout_s)
         return {}
@@ -192,7 +192,7 @@ class GroupOffsets:
         self._properties = group_properties(properties)
         self._topic = topic
         self._polling = threading.Lock()
-        quiet = replace(hooks, on_statistics=None)  # those of the consumer that reads are enough
+        quiet = replace(hooks, on_statistics=None)  # the consumer that reads reports statistics already
         try:
             self._consumer = Consumer({**self._properties, **quiet.as_properties(properties)})
         except KafkaException as exception:
@@ -214,7 +214,7 @@ class GroupOffsets:
         return {each.partition: Committed.of(each) for each in found}
 
     def _serve(self) -> None:
-        """The client's log lines and tokens. Nothing is assigned that a poll could return."""
+        """Processes the client's log lines and token requests. Nothing is assigned, so a poll returns no record."""
         if self._polling.acquire(blocking=False):
             try:
                 self._consumer.poll(0)

@@ -1,12 +1,12 @@
-"""The partitions that a member of a group has, as the client's rebalance callbacks give and take them.
+"""The partitions of a member of a group, as the client's rebalance callbacks assign and revoke them.
 
-    held (the listener said None) ──► read, from where it began ──► gone: revoked in time, or lost
-                                        │  ▲
-                                        ▼  │
-                                       paused
+    held (the listener returned None) ──► read, from its start ──► gone: revoked in time, or lost
+                                            │  ▲
+                                            ▼  │
+                                           paused
 
-Each callback keeps its promise to the client even when the listener breaks its own: what the listener raises is kept
-for `poll`, since, raised into the client, it would be followed by reading at default offsets.
+Each callback does what the client needs even if the listener raises. The exception is kept, and `poll` raises it:
+if it went into the client, the client would read at its default offsets.
 """
 
 from __future__ import annotations
@@ -26,17 +26,15 @@ class RebalanceListener(Protocol):
     """Called from `poll` and `close`, in the thread that owns the source. What it raises ends the source."""
 
     def on_assign(self, partitions: Collection[int]) -> Mapping[int, Start | None]:
-        """Where each begins; None holds it unread until `Source.begin`. May be called with no
-        partition at all.
-        """
+        """Returns where each begins. None holds it unread until `Source.begin`. `partitions` may be empty."""
         ...
 
     def on_revoke(self, partitions: Collection[int]) -> None:
-        """Given up in time: the last chance to commit for them."""
+        """The partitions leave in time: this is the last chance to commit for them."""
         ...
 
     def on_lost(self, partitions: Collection[int]) -> None:
-        """Already another's: write nothing."""
+        """The partitions are another member's already: write nothing."""
         ...
 
 
@@ -62,7 +60,7 @@ class Failures:
 
 
 class Assignment:
-    """The callbacks are the client's to call, within `poll`; the rest is the source's."""
+    """The client calls the callbacks, within `poll`. The source calls everything else."""
 
     def __init__(
         self,
@@ -76,19 +74,19 @@ class Assignment:
     ) -> None:
         self.consumer = consumer
         self.positions: dict[int, int] = {}
-        """Read: where the next record is expected."""
+        """Of partitions that are read: where the next record is expected."""
         self.leader_epochs: dict[int, int | None] = {}
-        """Read: the leader epoch of the last record, by which the client notices a truncated log."""
+        """Of partitions that are read: the leader epoch of the last record, to notice a truncated log."""
         self.held: set[int] = set()
-        """Without a position yet."""
+        """Partitions without a position yet."""
         self.paused: set[int] = set()
         self.leaving: frozenset[int] = frozenset()
-        """Partitions that are being revoked, while the listener is called."""
+        """Partitions that are being revoked, during the call of the listener."""
         self.closing = False
         self.member = ""
         """The member id under which everything that is held was assigned."""
         self.must_rejoin = False
-        """Partitions were lost that the group may still count on: they come back only if the worker joins again."""
+        """Partitions were lost that the group may still count as ours: they come back only after a new join."""
         self.listener: RebalanceListener  # set by Source.subscribe
         self._topic = topic
         self._failures = failures
@@ -110,9 +108,9 @@ class Assignment:
     def is_same_member(self) -> bool:
         """Whether the client is still the member to whom everything that is held was assigned.
 
-        If not, it has left the group and joined it again since, whether or not it reported a loss (librdkafka's pull
-        request 5604): what is held may be another worker's by now. A client keeps its id for life in KIP-848, and there
-        it reports each loss before it joins again.
+        If not, it has left the group and joined it again, whether or not it reported a loss (librdkafka's pull request
+        5604): the partitions may be another worker's by now. With KIP-848 a client keeps its id for life, and reports
+        each loss before it joins again.
         """
         return self.member_id() == self.member
 
@@ -126,8 +124,8 @@ class Assignment:
         self._before = self.all
 
     def readable(self) -> set[int]:
-        """Whose records of this poll count. Those of a partition that left and came back within it are old: they are
-        dropped, and it is read again from here on.
+        """The partitions whose records of this poll count. If a partition left and came back within the poll, its
+        records are old: they are dropped, and it is read again from its new position.
         """
         found = self.positions.keys() - self._torn
         torn = self._torn & self.positions.keys() - self.paused
@@ -141,17 +139,16 @@ class Assignment:
         return partition in self.positions and partition not in self._left_in_this_poll
 
     def expel(self) -> frozenset[int]:
-        """Polled too late: what was ours is another's by now, whether or not the client says so later.
+        """The client polled too late: its partitions are another member's by now, even if it never reports that.
 
-        By the time that this news is read the client may have reported the loss, and
-        may even have been assigned them again.
+        When this error is read, the client may have reported the loss, and may have been assigned the partitions again.
         """
         lost = self._before - self._left_in_this_poll
         self.lose(lost)
         return lost
 
     def lose(self, partitions: Collection[int]) -> None:
-        """They belong to another worker by now, or the client that has them is about to be replaced."""
+        """The partitions are another worker's by now, or the client that has them is about to be replaced."""
         if partitions:
             with self._failures.kept():
                 self.listener.on_lost(sorted(partitions))
@@ -160,7 +157,7 @@ class Assignment:
     # Reading and pausing
 
     def begin(self, partition: int, start: Start) -> None:
-        """Starts to read a partition that was held."""
+        """Starts to read a partition that is held."""
         self.held.remove(partition)
         self.positions[partition], self.leader_epochs[partition] = start
         self._assign({partition: start})
@@ -174,7 +171,7 @@ class Assignment:
         self.consumer.resume(self.where(set(partitions) & self.positions.keys()))
 
     def pause_only(self, wanted: set[int]) -> None:
-        """Pauses and resumes until exactly these are paused. The client is called only for what changes."""
+        """Pauses and resumes until exactly these are paused. Calls the client only for changes."""
         if wanted - self.paused:
             self.pause(wanted - self.paused)
         if self.paused - wanted:
@@ -209,10 +206,10 @@ class Assignment:
             self._leave({tp.partition for tp in given}, self.listener.on_lost)
 
     def _lose_unreported(self, given: Collection[int]) -> None:
-        """What is assigned while it is still held was lost in between (librdkafka's pull request 5604).
+        """A partition that is assigned while it is still held was lost before (librdkafka's pull request 5604).
 
-        An eager assignment is the whole one: whatever is still held was lost. So is everything that another member
-        held. The client refuses to assign what it still reads.
+        An eager assignment is complete: whatever else is held was lost, too. So is everything that was assigned to an
+        earlier member id. The client refuses to assign a partition that it still reads.
         """
         lost = self.all & set(given) if self._incremental and self.is_same_member else self.all
         self.must_rejoin |= self._incremental and not lost <= set(given)
@@ -229,7 +226,7 @@ class Assignment:
         return set(partitions) & {tp.partition for tp in self.consumer.assignment()}
 
     def _decline(self) -> None:
-        """An assignment that was on its way when we left: nothing of it is read."""
+        """An assignment that was already on its way when we left: none of it is read."""
         with self._past_it_when_closing():
             if self._incremental:
                 self.consumer.incremental_assign([])
@@ -238,7 +235,7 @@ class Assignment:
 
     @contextlib.contextmanager
     def _past_it_when_closing(self) -> Iterator[None]:
-        """A client that ends gives up its partitions by itself, and may answer nothing but that it ends."""
+        """A client that closes releases its partitions by itself, and may answer every call with an error."""
         try:
             yield
         except KafkaException:
@@ -252,12 +249,12 @@ class Assignment:
         self.positions.update({p: start.offset for p, start in begun.items()})
         self.leader_epochs.update({p: start.leader_epoch for p, start in begun.items()})
         self._torn |= self._left_in_this_poll & begun.keys()
-        self._assign(begun)  # even with nothing: a callback that assigns nothing gets everything, at default offsets
+        self._assign(begun)  # also with nothing: a callback that assigns none gets all partitions, at default offsets
 
     def _assign(self, begun: Mapping[int, Start]) -> None:
-        """Eager: the whole assignment at once, those already read where they are.
+        """An eager client assigns all partitions at once; those already read keep their positions.
 
-        The client keeps a partition's pause when it is unassigned and assigned again: each is paused or
+        The client keeps a partition's pause when it is unassigned and assigned again, so each partition is paused or
         resumed at every assignment.
         """
         if self._incremental:

@@ -1,6 +1,4 @@
-"""Whether the brokers answer, and the topic is there. What passes is counted and timed; what does not
-is an error.
-"""
+"""Whether brokers answer and the topic exists. Temporary faults are counted and timed; permanent ones are errors."""
 
 from __future__ import annotations
 
@@ -20,17 +18,17 @@ if TYPE_CHECKING:
     from sfd_stream.kafka.admin import Admin
 
 _PROBE_S = 1.0
-"""Time between two questions to a broker that was unavailable."""
+"""Time between two questions while no broker is available."""
 
 _PROBE_TIMEOUT_S = 5.0
 
 LOOK_S = 10.0
 RENEW_FIRST_S, RENEW_LAST_S = 60.0, 600.0
-"""A client outside its group is replaced after the first time, then after twice the last one, up to the last time."""
+"""A client outside its group is replaced after the first time, then each time after twice as long, up to the last."""
 
 
 class Presence:
-    """The client reports a lost broker but not its return. The return is therefore asked for at intervals."""
+    """The client reports a lost broker but not its return, so the return is asked for at intervals."""
 
     def __init__(
         self,
@@ -72,7 +70,7 @@ class Presence:
         self._away_since = self._unknown_since = None
 
     def probe(self) -> BrokerRefusedError | None:
-        """Asks in the background whether brokers and topic are available; an error if the topic is missing too long."""
+        """Asks in the background for brokers and topic. Returns an error if the topic is missing for too long."""
         if self._away_since is None and self._unknown_since is None:
             return None
         now = self._clock()
@@ -95,7 +93,7 @@ class Presence:
         return None
 
     def _ask(self, answer: Future[bool]) -> None:
-        """On a thread of its own: the client may take longer than its timeout."""
+        """On a thread of its own: the client may take longer than its time limit."""
         try:
             answer.set_result(self._admin.topic_exists(self._topic, _PROBE_TIMEOUT_S))
         except BaseException as error:  # noqa: BLE001 - `probe` raises it
@@ -103,9 +101,9 @@ class Presence:
 
 
 class Membership:
-    """How long a client has been outside its group, and when it is to be replaced.
+    """How long a client has been outside its group, and when to replace it.
 
-    librdkafka loses all its brokers for good when a metadata response lists none, as it does while the brokers of a
+    librdkafka loses all its brokers for good when a metadata response lists none, which happens while the brokers of a
     restarting cluster are fenced (its issue 5301, pull requests 5303 and 5606). Such a client never joins its group
     again; a new one does.
     """
@@ -119,11 +117,11 @@ class Membership:
 
     @property
     def outside_s(self) -> float | None:
-        """None for a member."""
+        """How long the client has been outside its group; None for a member."""
         return None if self._outside_since is None else self._clock() - self._outside_since
 
     def is_overdue(self, is_inside: Callable[[], bool]) -> bool:
-        """Asks once in LOOK_S whether the client is inside its group; True when it is to be replaced now."""
+        """Asks every LOOK_S whether the client is inside its group. True when it must be replaced now."""
         now = self._clock()
         if now < self._look_at:
             return False

@@ -1,7 +1,7 @@
-"""Commits on their way and what became of them: values, never exceptions.
+"""Commits that were sent, and their results: values, never exceptions.
 
-Of a partition at most one commit is on its way: the client retries one that the coordinator can't take yet, and does
-not hold back a later one meanwhile, so that the older offset would be the last to arrive.
+A partition has at most one commit under way. The client retries a commit that the coordinator can't take yet, and sends
+a later one meanwhile: the older offset would arrive last.
 """
 
 from __future__ import annotations
@@ -18,9 +18,7 @@ NOT_ASSIGNED = "not assigned"
 
 
 class CommitResult(NamedTuple):
-    """`error` is None, NOT_ASSIGNED, or the broker's name, such as UNKNOWN_MEMBER_ID or
-    ILLEGAL_GENERATION.
-    """
+    """`error` is None, NOT_ASSIGNED, or the broker's name, such as UNKNOWN_MEMBER_ID or ILLEGAL_GENERATION."""
 
     partition: int
     offset: int
@@ -44,9 +42,9 @@ class Committed(NamedTuple):
 class Commits:
     def __init__(self) -> None:
         self.waiting: dict[int, tuple[int, str]] = {}
-        """By partition: offset and metadata to be sent once the commit on its way is answered."""
+        """By partition: offset and metadata to send once the commit under way is answered."""
         self._sent: Counter[int] = Counter()
-        """By partition: commits without an answer, also of an earlier assignment."""
+        """By partition: commits without an answer, including those of earlier assignments."""
         self.last: dict[int, int] = {}  # by partition, acknowledged, since it was assigned
         self._results: list[CommitResult] = []
 
@@ -62,7 +60,7 @@ class Commits:
         self._sent.update(list(partitions))
 
     def take_ready(self) -> dict[int, tuple[int, str]]:
-        """Those that wait for nothing any more."""
+        """The commits whose partition has none under way."""
         ready = {partition: what for partition, what in self.waiting.items() if not self.is_sent(partition)}
         for partition in ready:
             del self.waiting[partition]
@@ -74,7 +72,7 @@ class Commits:
     def finish(self, error: KafkaError | None, offsets: Iterable[TopicPartition], assigned: frozenset[int]) -> None:
         for tp in offsets:
             self._sent[tp.partition] -= 1
-            self._sent += Counter()  # drops what is answered
+            self._sent += Counter()  # removes partitions without open commits
             found = tp.error or error
             self._results.append(CommitResult(tp.partition, tp.offset, found.name() if found else None))
             if found is None and tp.partition in assigned:

@@ -1,10 +1,8 @@
-"""Messages that are not rows: put aside with their original bytes, and counted, so that the stream can go on.
+"""Messages that are not rows go to the dead-letter topic with their original bytes, so that the stream continues.
 
-A dead letter is at least once: after a replay it may be there twice, told by topic id, partition and
-offset in its
-headers. A checkpoint waits until every dead letter below its offset is acknowledged; one that failed is
-sent again, so
-that no bad message is forgotten before it is safe.
+Delivery is at least once: after a replay the topic may have a dead letter twice. Both have the same topic id, partition
+and offset in their headers. A checkpoint waits until every dead letter below its offset is acknowledged. One that
+failed is sent again, so no bad message is lost.
 """
 
 from __future__ import annotations
@@ -29,7 +27,7 @@ _PREFIX = "sfd-"
 
 
 class Publisher(Protocol):
-    """What is needed of a Sink."""
+    """The part of a Sink that is needed here."""
 
     def publish(
         self, topic: str, key: bytes | None, value: bytes | None, headers: Iterable[tuple[str, bytes | None]]
@@ -50,7 +48,7 @@ class _Letter:
 
 
 class DeadLetters:
-    """`send` never waits for the broker; a checkpoint may continue once `acknowledged` is true."""
+    """`send` never waits for the broker. A checkpoint waits until `acknowledged` is true."""
 
     def __init__(
         self,
@@ -63,7 +61,7 @@ class DeadLetters:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.topic = topic
-        self.failure = ""  # why a letter was sent again last; empty while none was
+        self.failure = ""  # why a letter was sent again last; empty if none was
         self._give_up_s = give_up_s
         self._clock = clock
         self._sink = sink
@@ -71,7 +69,7 @@ class DeadLetters:
         self._open: dict[int, deque[_Letter]] = {}
 
     def send(self, record: Record, reason: str, at: datetime) -> None:
-        """Puts a record aside. `reason` is the decoder's word, `at` the time now."""
+        """Sends a record to the dead-letter topic. `reason`: the decoder's word; `at`: the time now."""
         ours = (
             ("reason", reason),
             *self._source,
@@ -87,8 +85,8 @@ class DeadLetters:
         self._try(letter)
 
     def acknowledged(self, partition: int, below_offset: int) -> bool:
-        """Whether every dead letter of the partition below the offset is safe. Ask again after the
-        sink was polled.
+        """Whether every dead letter of the partition below the offset is acknowledged. Poll the sink before asking
+        again.
         """
         letters = self._open.get(partition)
         if letters is None:
@@ -100,7 +98,7 @@ class DeadLetters:
         return sum(map(len, self._open.values()))
 
     def forget(self, partition: int) -> None:
-        """On revoke and lost: the next owner meets the same records again."""
+        """For on_revoke and on_lost: the next owner reads the same records again."""
         self._open.pop(partition, None)
 
     def _settle(self, letter: _Letter) -> bool:
@@ -145,7 +143,7 @@ class DeadLetters:
     def _try(self, letter: _Letter) -> None:
         letter.attempts += 1
         letter.ticket = self._sink.publish(self.topic, letter.key, letter.value, letter.headers)
-        if letter.ticket is None:  # the queue is full; tried again when next asked about
+        if letter.ticket is None:  # the queue is full; the next `acknowledged` tries again
             letter.attempts -= 1
             self._sink.poll(0.0)
 

@@ -1,10 +1,10 @@
-"""What the broker said, sorted by what a worker does about it. Pure: no clock, no client.
+"""Errors of the client, sorted by what a worker does about them. Pure: no clock, no client.
 
 PASSING       wait: the client tries again by itself (brokers down, leaders moving)
 REFUSED       waiting does not help (rights, credentials, fatal): exit 5
 OUTSIDE_LOG   the position is not in the log any more, or not yet: exit 3
-UNKNOWN_TOPIC no such topic: for good only if it stays so, since a restarting broker says it too
-EXPELLED      this member polled too late and its partitions are gone
+UNKNOWN_TOPIC no such topic: permanent only if it lasts, since a restarting broker reports it too
+EXPELLED      this member polled too late and has lost its partitions
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Hooks:
 
     logger: logging.Logger = field(default_factory=lambda: logging.getLogger("sfd_stream.kafka"))
     on_statistics: Callable[[str], None] | None = None  # librdkafka's JSON, every statistics.interval.ms
-    oauth_token: Callable[[str], tuple[Any, ...]] | None = None  # as oauth.py says
+    oauth_token: Callable[[str], tuple[Any, ...]] | None = None  # see oauth.py
 
     def as_properties(self, properties: Mapping[str, Any]) -> dict[str, Any]:
         found: dict[str, Any] = {"logger": self.logger}
@@ -96,8 +96,8 @@ _AWAY = {KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_D
 
 
 def is_away(error: KafkaError) -> bool:
-    """Whether nobody answered, rather than somebody with a no. A controller whose brokers are all restarting answers
-    for them, by the code for a wrong replication factor.
+    """Whether no broker answered. A controller whose brokers are all restarting answers for them, with the code for a
+    wrong replication factor.
     """
     restarting = error.code() == KafkaError.INVALID_REPLICATION_FACTOR and "brokers are currently fenced" in error.str()
     return restarting or error.code() in _AWAY
@@ -107,12 +107,12 @@ CHECK_IT = 'is it up, and is kafka.bootstrap.servers right? "sfd-stream doctor" 
 
 
 def lasts(error: KafkaError) -> bool:
-    """Whether another client would fare no better: rights, credentials, versions."""
+    """Whether a new client would fail in the same way: rights, credentials, versions."""
     return error.code() in _WORDS
 
 
 def refusal(error: KafkaError, properties: Mapping[str, Any]) -> BrokerRefusedError:
-    """The error to raise, with the remedy in its message."""
+    """The error to raise. Its message says what to do."""
     advice = _WORDS.get(error.code(), "the client cannot continue after a fatal error: start it again")
     if error.code() == KafkaError._BAD_MSG and _RECEIVE_MAX in error.str():  # one code for two causes
         advice = f"a record is larger than the client accepts: raise kafka.{_RECEIVE_MAX}"
@@ -130,6 +130,6 @@ def error_of(exception: KafkaException) -> KafkaError:
 
 
 def refuse_settings(exception: KafkaException, properties: Mapping[str, Any]) -> NoReturn:
-    """A client that can't be made: librdkafka names the property; the value may be a secret."""
+    """For a client that can't be created. librdkafka names the property; its value may be a secret."""
     said = redacted(error_of(exception).str(), properties)
     raise SettingsError(f"kafka: {said}") from None

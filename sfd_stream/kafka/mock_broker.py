@@ -1,9 +1,8 @@
-"""A broker without a broker: librdkafka's own, on loopback, for the demo and for fast tests.
+"""librdkafka's built-in broker, on loopback, for the demo and for fast tests.
 
-It lives as long as the process (or the `with`) that holds it and serves other processes on the machine too.
-It forgets: nothing is on disk, and a partition keeps about its last 5 MB. Topics make themselves, with four
-partitions, when first asked for. It takes transactions from zombies, so it proves nothing about exactly-
-once: a real Kafka does.
+It lives as long as the process (or the `with`) that holds it. Other processes on the machine can use it too. It keeps
+nothing on disk, and about the last 5 MB of each partition. It creates a topic, with four partitions, when a client
+first asks for it. It accepts transactions of zombies, so only a real Kafka can prove exactly-once.
 
     python -m sfd_stream.kafka.mock_broker     prints its address; serves until SIGTERM or its input pipe closes
 """
@@ -30,7 +29,7 @@ _SILENT = 0
 
 
 class EmbeddedBroker:
-    """`with EmbeddedBroker() as broker: use(broker.bootstrap)`. Close it last: its clients need it."""
+    """`with EmbeddedBroker() as broker: use(broker.bootstrap)`. Close it after its clients: they need it."""
 
     def __init__(self, brokers: int = 1) -> None:
         self._brokers = brokers
@@ -53,7 +52,7 @@ class EmbeddedBroker:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._holder = None  # librdkafka ends the broker with the client that holds it
+        self._holder = None  # the broker ends with the client that holds it
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:

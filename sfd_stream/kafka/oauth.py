@@ -1,9 +1,8 @@
-"""Logins by tokens that a function of the user's makes: `kafka_oauth_callback: package:function`.
+"""Logins by tokens that a function of the user creates: `kafka_oauth_callback: package:function`.
 
-The function is called with the text of `sasl.oauthbearer.config` and returns a token and the time, in seconds since
-the epoch, at which it expires; a principal and a mapping of extensions may follow. The client asks again before a
-token expires. Where the function fails, the last token serves as long as it holds: an issuer that is away for a minute
-does not end a worker.
+The function gets the text of `sasl.oauthbearer.config`. It returns a token and its expiry time, in seconds since the
+epoch; a principal and a mapping of extensions may follow. The client asks again before a token expires. If the function
+fails, the last token is used until it expires: a worker survives an issuer that is unavailable for a minute.
 """
 
 from __future__ import annotations
@@ -27,10 +26,10 @@ class Tokens:
         self._clock = clock
         self._log = log
         self._last: Token | None = None
-        self._lock = threading.Lock()  # clients ask from threads of their own
+        self._lock = threading.Lock()  # clients call from threads of their own
 
     def try_once(self, config: str) -> None:
-        """At the start, where a function that fails would otherwise only show as a client that can't be made."""
+        """Calls the function at the start. A failure later would only appear as a client that can't be created."""
         try:
             self(config)
         except Exception as error:
@@ -69,7 +68,7 @@ def callback_named(named: str) -> Callable[[str], Token]:
 
 
 def _checked(token: Any) -> Token:
-    """Librdkafka's client would only say that a tuple was expected."""
+    """Checks the token here: librdkafka's client would only report that it expected a tuple."""
     if not isinstance(token, tuple) or len(token) < 2 or not isinstance(token[0], str):
         raise TypeError("kafka_oauth_callback must return (token, expires_at_in_seconds)")
     return (token[0], float(token[1]), *token[2:])

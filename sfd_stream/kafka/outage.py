@@ -23,13 +23,13 @@ FIRST_S, EVERY_S = 2.0, 30.0
 
 
 class Outage:
-    """What is known of a broker that does not answer. Any thread may call it."""
+    """What is known about a broker that does not answer. Any thread may call it."""
 
     def __init__(
         self, properties: Mapping[str, Any], logger: logging.Logger, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.refused: BrokerRefusedError | None = None
-        """A permanent error that the client reported by its callback alone, such as unknown credentials."""
+        """A permanent error that the client reported only by its callback, such as unknown credentials."""
         self.words = ""
         """The client's last report, in words."""
         self._properties = properties
@@ -40,14 +40,14 @@ class Outage:
         self._lock = threading.Lock()
 
     def note(self, error: KafkaError) -> None:
-        """The client's error callback. A report that names the reason is kept rather than "all brokers down"."""
+        """The client's error callback. A report with a reason replaces "all brokers down", not the other way round."""
         if fault_of(error) is Fault.REFUSED:
             self.refused = self.refused or refusal(error, self._properties)
         if not self.words or error.code() != KafkaError._ALL_BROKERS_DOWN:
             self.words = f"{error.name()}: {redacted(error.str(), self._properties)}"
 
     def unanswered(self, since: float, words: str) -> None:
-        """A question that was asked at `since` has no answer yet."""
+        """Called while a question that was asked at `since` has no answer."""
         with self._lock:
             self._since = since if self._since is None else self._since
             now, lasts_s = self._clock(), self._clock() - self._since
@@ -70,7 +70,7 @@ class Outage:
 def ask(
     question: Callable[[float], Any], timeout_s: float, properties: Mapping[str, Any], admin: Admin | None = None
 ) -> Any:
-    """Asks until answered. TimeoutError when the time is up: a fault that may pass has not passed yet."""
+    """Repeats the question until it is answered. TimeoutError when the time is up: the fault may still be temporary."""
     began = time.monotonic()
     deadline = began + timeout_s
     while True:

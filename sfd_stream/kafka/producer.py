@@ -1,11 +1,8 @@
-"""Messages out: idempotent, acknowledged by all in-sync replicas, each with a ticket that says what became
-of it.
+"""Messages out: idempotent, acknowledged by all in-sync replicas. Each has a ticket with its result.
 
-Nothing blocks but `flush`. A ticket is filled by the delivery report, which `poll` and `flush` bring;
-in the order of
-`publish` per partition, none doubled by the client's retries. Messages are not batched unless asked for: they are few,
-and judged one by one. One
-thread owns it.
+Only `flush` blocks. The delivery report fills a ticket; `poll` and `flush` process the reports. Messages of a partition
+arrive in the order of `publish`, and the client's retries duplicate none. They are not batched unless asked for: they
+are few, and the broker judges each by itself. One thread owns a sink.
 """
 
 from __future__ import annotations
@@ -23,9 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 TOO_LARGE = "too large"
-# The broker took it for a duplicate. On a partition without history (a new topic) it says so too of a
-# first message
-# that it had refused while a later one got through: reported as a success, yet in no log. So: send it again.
+# The broker took the message for a duplicate. On a partition without history (a new topic) it also reports this for
+# a first message that it had refused while a later one was accepted: reported as a success, but in no log. So the
+# message is sent again.
 UNCONFIRMED = "unconfirmed"
 _TIME_OUTS = {
     KafkaError._MSG_TIMED_OUT,
@@ -42,9 +39,7 @@ def is_too_large(error: KafkaError) -> bool:
 
 
 class Ticket:
-    """What became of one message: not `done` yet, or delivered at (partition, offset), or failed with
-    `error`.
-    """
+    """The result of one message: not `done` yet, or delivered at (partition, offset), or failed with `error`."""
 
     __slots__ = ("error", "offset", "partition", "timed_out")
 
@@ -52,7 +47,7 @@ class Ticket:
         self.partition: int | None = None
         self.offset: int | None = None
         self.error: str | None = None  # TOO_LARGE, UNCONFIRMED, or the client's name and words
-        self.timed_out = False  # no broker has refused it: it may be sent again
+        self.timed_out = False  # no broker has refused it, so it may be sent again
 
     @property
     def done(self) -> bool:
@@ -69,13 +64,13 @@ class Ticket:
 
 class Sink:
     def __init__(self, properties: Mapping[str, Any], *, hooks: Hooks | None = None, batched: bool = False) -> None:
-        """`batched` is for many small messages: one that is too large may be refused together with others."""
+        """`batched` is for many small messages: a message that is too large may be refused together with others."""
         hooks = hooks or Hooks()
         self._properties = producer_properties(properties)
         self._failure: BrokerRefusedError | None = None
         callbacks = {"error_cb": self._on_error, **hooks.as_properties(properties)}
-        # A batch is refused as a whole: beside one message too large, small ones would be called too
-        # large with it.
+        # The broker refuses a batch as a whole: small messages would be called too large together with one that
+        # is too large.
         alone = {} if batched else {"batch.num.messages": 1}
         try:
             self._producer = Producer({**self._properties, **alone, **callbacks})
@@ -97,7 +92,7 @@ class Sink:
         headers: Iterable[tuple[str, bytes | None]] = (),
         timestamp_ms: int | None = None,
     ) -> Ticket | None:
-        """Hands a message over. None: the queue is full, so poll and publish again."""
+        """Queues a message. None: the queue is full, so poll and publish again."""
         self._raise_failure()
         ticket = Ticket()
         report = functools.partial(self._on_delivery, ticket)
@@ -137,9 +132,7 @@ class Sink:
         return left == 0
 
     def close(self, timeout_s: float) -> bool:
-        """Flushes, then drops what did not get through: those tickets fail. Says whether all were
-        delivered.
-        """
+        """Flushes, then drops what is not delivered: those tickets fail. Returns whether all were delivered."""
         done = self._producer.flush(timeout_s) == 0
         if not done:
             self._producer.purge()

@@ -1,7 +1,7 @@
-"""librdkafka properties: the user's pass through, the protocol's are refused with a reason.
+"""librdkafka properties: the user's are passed on; those that the protocol needs are refused, with a reason.
 
-One `kafka:` section serves all clients: each takes the properties that concern it and leaves the others.
-Pure functions; no secret reaches a message.
+One `kafka:` section serves all clients: each takes the properties that concern it and ignores the others. Pure
+functions; no secret reaches a message.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ _SECRET_ENDINGS = (
 _CLIENT = {
     "client.id": "sfd-stream",
     "socket.keepalive.enable": True,
-    "allow.auto.create.topics": False,  # a mistyped input topic must not come into being
+    "allow.auto.create.topics": False,  # a mistyped input topic must not be created
 }
 _CONSUMER = {
     "enable.auto.commit": False,
@@ -93,12 +93,12 @@ _CONSUMER = {
     "enable.partition.eof": False,
 }
 _CONSUMER_DEFAULTS = {
-    # Prefetched messages are the client's memory: both bounds hold, whichever is met first.
+    # Prefetched messages use the client's memory. It has two bounds; the first that is reached holds.
     "queued.max.messages.kbytes": 65_536,
     "queued.min.messages": 100_000,
-    # With librdkafka's 1,000 ms a full queue runs dry before the next fetch.
+    # With librdkafka's 1,000 ms a full queue is empty before the next fetch.
     "fetch.queue.backoff.ms": 20,
-    # New partitions are seen within this time (librdkafka: five minutes).
+    # New partitions are found within this time (librdkafka: five minutes).
     "topic.metadata.refresh.interval.ms": 30_000,
 }
 _PRODUCER = {"enable.idempotence": True, "acks": "all"}
@@ -106,7 +106,7 @@ COOPERATIVE = "cooperative-sticky"
 
 
 def consumer_properties(user: Mapping[str, Any]) -> dict[str, Any]:
-    """What the consumer is made of. SettingsError names what is refused, why, and what to set instead."""
+    """The consumer's properties. SettingsError names each refused property, why, and what to set instead."""
     _check(user)
     if not user.get("group.id"):
         raise SettingsError("kafka: group.id is not set; it names the consumer group, and the checkpoints with it")
@@ -121,16 +121,16 @@ def consumer_properties(user: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def tail_properties(user: Mapping[str, Any]) -> dict[str, Any]:
-    """What a reader of a whole topic is made of: it joins no group, commits nothing, sees committed records only."""
+    """Properties for a reader of a whole topic: it joins no group, commits nothing, reads committed records only."""
     alone = {key: value for key, value in user.items() if not key.startswith(_GROUP)}
     properties = consumer_properties({**alone, "group.id": "sfd-stream-reader"})
-    # A reader that fell behind what the log still has goes on at what is left: only the newest count.
+    # If the log no longer has the next record, the reader continues at the first one: only the newest snapshots count.
     ours = {"auto.offset.reset": "earliest", "enable.partition.eof": True, "isolation.level": "read_committed"}
     return {**properties, **ours}
 
 
 def group_properties(user: Mapping[str, Any]) -> dict[str, Any]:
-    """What asks for a group's committed offsets is made of: it has the group's id and never joins the group.
+    """Properties of the client that asks for a group's committed offsets. It has the group's id and never joins.
 
     With read_committed the broker answers only once no transaction on these offsets is open.
     """
@@ -139,19 +139,19 @@ def group_properties(user: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def producer_properties(user: Mapping[str, Any]) -> dict[str, Any]:
-    """What the producer is made of: idempotent, acknowledged by all in-sync replicas."""
+    """The producer's properties: idempotent, acknowledged by all in-sync replicas."""
     _check(user)
     return {**for_producer(_CLIENT), **for_producer(user), **_PRODUCER}
 
 
 def admin_properties(user: Mapping[str, Any]) -> dict[str, Any]:
-    """What is left without a consumer's and a producer's own properties: addresses and security."""
+    """The properties without those of consumers and producers: addresses and security."""
     _check(user)
     return for_admin({**_CLIENT, **user})
 
 
 def owned_reason(name: str) -> str | None:
-    """Why the protocol must own this property, or None where it is the user's."""
+    """Why the protocol needs this property, or None if the user may set it."""
     return _CALLBACK if name.endswith("_cb") else OWNED.get(name)
 
 
@@ -171,7 +171,7 @@ def for_admin(properties: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def uses_new_protocol(properties: Mapping[str, Any]) -> bool:
-    """KIP-848: the broker assigns, step by step."""
+    """Whether the broker assigns partitions, step by step (KIP-848)."""
     return str(properties.get("group.protocol", "classic")).lower() == "consumer"
 
 

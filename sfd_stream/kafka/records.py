@@ -1,4 +1,4 @@
-"""Records, and what one poll gave of a partition. No Record is made that nobody asks about."""
+"""Records, and the records of one partition that a poll returned. A Record is created only on request."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NO_EPOCH = (None, -1)
 
 
 class Start(NamedTuple):
-    """Where reading begins. With the leader epoch of the last record read, a truncated log is noticed."""
+    """Where reading begins. With the leader epoch of the last record read, the client notices a truncated log."""
 
     offset: int
     leader_epoch: int | None = None
@@ -34,7 +34,7 @@ class Record:
 
     @property
     def next_offset(self) -> int:
-        """Where reading resumes after this record: the one place where an offset is counted up."""
+        """Where reading resumes after this record. No other place in the code adds 1 to an offset."""
         return self.offset + 1
 
 
@@ -66,7 +66,7 @@ class PartitionBatch:
 
     @property
     def size_bytes(self) -> int:
-        """Of all values. Added up once: it is a call for each message."""
+        """The bytes of all values. Computed once: it takes a call for each message."""
         if self._size_bytes is None:
             self._size_bytes = sum(map(len, self._messages))
         return self._size_bytes
@@ -85,12 +85,12 @@ class PartitionBatch:
 
     @property
     def leader_epoch(self) -> int | None:
-        """Of the last record, if the broker has it."""
+        """The leader epoch of the last record; None if the broker does not report it."""
         epoch = self._messages[-1].leader_epoch()
         return None if epoch in _NO_EPOCH else int(epoch)
 
     def record(self, index: int) -> Record:
-        """One record with all that it carries, as for a dead letter."""
+        """One record with all its fields, for a dead letter."""
         message = self._messages[index]
         kind, time_ms = message.timestamp()
         return Record(
@@ -103,7 +103,7 @@ class PartitionBatch:
         )
 
     def from_offset(self, offset: int) -> PartitionBatch | None:
-        """What is left without the records before `offset`; None if nothing is."""
+        """The batch without the records before `offset`; None if no record is left."""
         if self.first_offset >= offset:
             return self
         left = [message for message in self._messages if _offset(message) >= offset]
@@ -117,9 +117,9 @@ def _offset(message: Message[Any, Any]) -> int:
 
 
 def split(messages: Sequence[Any], partitions: Collection[int]) -> list[PartitionBatch]:
-    """Groups what one call gave by partition, each in order, leaving out those not in `partitions`.
+    """Splits the messages of one call by partition, each in order, without partitions that are not in `partitions`.
 
-    The loops over all messages run in C; Python is entered once for each run of one partition.
+    The loops over all messages run in C; Python runs once for each run of one partition.
     """
     numbers = list(map(Message.partition, messages))
     if not numbers:
@@ -132,7 +132,7 @@ def split(messages: Sequence[Any], partitions: Collection[int]) -> list[Partitio
 
 
 class LeftoverRecords:
-    """Records that the client delivered beyond the bytes of a batch, in order, until a later poll hands them out."""
+    """Records beyond the bytes of a batch, in order. They wait here until a later poll hands them out."""
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
@@ -152,12 +152,12 @@ class LeftoverRecords:
         self._waiting.clear()
 
     def put_back(self, batch: PartitionBatch) -> None:
-        """Its records come before all others of the partition."""
+        """Takes records back. They come before all others of the partition."""
         self._waiting.setdefault(batch.partition, deque()).extendleft(reversed(batch.messages))
 
     def bounded(self, batches: list[PartitionBatch], paused: Collection[int]) -> list[PartitionBatch]:
-        """What to hand out now of these batches and of the records that wait: at least one record, and no more bytes
-        than allowed beyond it. Records of paused partitions wait.
+        """What to hand out now of these batches and of the records that wait: at least one record, and nothing more
+        beyond the allowed bytes. Records of paused partitions wait.
         """
         if not self._waiting and sum(batch.size_bytes for batch in batches) <= self._bytes_max:
             return batches

@@ -1,8 +1,8 @@
-"""Schemas by id from a registry that speaks Confluent's API, looked up in the background and kept.
+"""Schemas by id from a registry with Confluent's API, looked up in the background and kept.
 
-What holds:
-- `find` and `request` never wait: one thread of its own asks the registry, as long as anything is wanted.
-- A registry that does not answer, refuses the login or answers nonsense is asked again, without end.
+Guarantees:
+- `find` and `request` never wait. A thread asks the registry for as long as any schema is wanted.
+- If the registry does not answer, refuses the login or gives a bad answer, it is asked again, without end.
 - Only the registry's own answer "no such schema" makes an id unknown, and only for `UNKNOWN_S`.
 """
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
 UNKNOWN_S: Final = 60.0
-"""How long "no such schema" is believed: somebody may register it later."""
+"""How long "no such schema" is believed: the schema may be registered later."""
 UNKNOWN_MAX: Final = 10_000
-"""Unknown ids that are remembered. Ids come from messages, so that there may be any number of them."""
+"""Maximum number of unknown ids that are kept. Ids come from messages, so their number has no other bound."""
 BACKOFF_S: Final = (0.1, 10.0)
 LOG_EVERY_S: Final = 30.0
 TIMEOUT_S: Final = 10
@@ -35,7 +35,7 @@ _NUMBERS: Final = (
 
 
 class _UnusableError(Exception):
-    """The registry has the schema, and asking again would not help."""
+    """The registry has the schema, but it can't be used: asking again does not help."""
 
 
 class RegistryLog(Protocol):
@@ -45,7 +45,7 @@ class RegistryLog(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RegisteredSchema:
-    """A schema, and all that it refers to: each under the name that is used for it, after what it refers to itself."""
+    """A schema and all that it refers to, each under the name by which it is used, after those it needs itself."""
 
     kind: str
     text: str
@@ -53,7 +53,7 @@ class RegisteredSchema:
 
 
 class SchemaRegistry:
-    """`client` is confluent-kafka's SchemaRegistryClient. `text_format` is the form in which schemas are asked for."""
+    """`client` is confluent-kafka's SchemaRegistryClient. `text_format`: the form in which schemas are requested."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class SchemaRegistry:
         return words if self._clock() - at_s < UNKNOWN_S else None
 
     def request(self, schema_ids: Iterable[int]) -> None:
-        """Looks these up in the background."""
+        """Looks these schemas up in the background."""
         with self._change:
             self._wanted.update(dict.fromkeys(schema_ids))
             if self._thread is None and not self._closed:
@@ -98,12 +98,12 @@ class SchemaRegistry:
 
     @property
     def outage(self) -> str | None:
-        """Why schemas are waited for, and since when; None while the registry answers."""
+        """Why a schema is still awaited, and since when; None while the registry answers."""
         since = self._failing_since
         return None if since is None else f"{self._failure}, for {self._clock() - since:.0f} s"
 
     def close(self) -> None:
-        """The thread ends after the request that it may be in, with its connections; it keeps no process alive."""
+        """The thread ends after its current request, and closes its connections. It does not keep the process alive."""
         with self._change:
             self._closed = True
             self._change.notify()
@@ -143,7 +143,7 @@ class SchemaRegistry:
             pause_s = BACKOFF_S[0]
 
     def _next_wanted(self) -> int | None:
-        """The id that has waited longest goes to the end: one that always fails does not keep others waiting."""
+        """The next id to look up. It goes to the end of the queue: an id that always fails does not delay others."""
         with self._change:
             while not self._wanted and not self._closed:
                 self._change.wait()
@@ -181,7 +181,7 @@ class SchemaRegistry:
                     self._unknown.popitem(last=False)
 
     def _references(self, given: Iterable[Any] | None) -> tuple[tuple[str, RegisteredSchema], ...]:
-        """All schemas that these refer to, each after those that it refers to itself."""
+        """All schemas that these refer to, each after the schemas it refers to itself."""
         found: dict[str, RegisteredSchema] = {}
         self._gather(given, found, 0)
         return tuple(found.items())
@@ -220,5 +220,5 @@ def open_registry(properties: Mapping[str, Any], log: RegistryLog, *, kind: str,
         client = SchemaRegistryClient(settings)
     except (ValueError, TypeError, OSError) as error:
         raise SettingsError(f"schema_registry is not right: {error}; check its properties") from None
-    # A registry that can gives Protobuf as descriptors; others give the text all the same.
+    # Some registries can send Protobuf schemas as descriptors; the others send the text.
     return SchemaRegistry(client, log, text_format="serialized" if kind == "PROTOBUF" else None)

@@ -1,15 +1,12 @@
-"""Records of one topic, for one member of a consumer group. One thread owns it, and every call is that
-thread's.
+"""Records of one topic, for one member of a consumer group. Only the thread that owns the source may call it.
 
-What holds:
-- A record is handed out only while its partition is assigned, from the offset that the listener gave,
-in order.
-  Records that a poll had gathered before a partition was revoked in that same poll are dropped.
-- An exception in the listener leaves `poll` as it is, and the source takes no further part: nothing is
-read at an
-  offset that nobody chose (the client itself would go on at its default).
-- Commits never block and never raise: their results are values, and one for a partition not held is not sent.
-- A broker that is away is waited for; one that refuses for good raises BrokerRefusedError.
+Guarantees:
+- A record is handed out only while its partition is assigned, in order, from the offset that the listener gave.
+  Records of a partition that was revoked in the same poll are dropped.
+- `poll` raises an exception of the listener, and the source ends. Nothing is read at an offset that nobody chose
+  (the client itself would continue at its default offset).
+- Commits never block and never raise: their results are values. A commit for a partition that is not held is not sent.
+- While brokers are unavailable the source waits. A permanent refusal raises BrokerRefusedError.
 """
 
 from __future__ import annotations
@@ -34,22 +31,22 @@ if TYPE_CHECKING:
 
 
 BATCH_BYTES = 1 << 20
-"""The most bytes of values that a poll hands out, unless one message has more. Decoding a list takes up to 50 times its
-bytes, so this bounds the memory that decoding takes."""
+"""The most bytes of values that a poll hands out, unless one message is larger. Decoding a list takes up to 50 times
+its bytes, so this bounds the memory that decoding takes."""
 
 AIMED_BYTES = BATCH_BYTES * 7 // 8
-"""What a poll asks the client for, by the mean size of the last records. With no distance to the bound every other
-batch would leave a few records behind, which the next poll hands out alone."""
+"""The bytes that a poll asks the client for, by the mean size of the last records. Without a margin to BATCH_BYTES
+every other batch would leave a few records behind, which the next poll hands out alone."""
 
 
 TOPIC_ID_S = 5.0
 
 _METADATA_MAGIC = b"CGMDv2:"
-"""How librdkafka's group metadata begins; the generation, four bytes, is next, and is -1 or 0 for no member."""
+"""How librdkafka's group metadata begins. Four bytes follow: the generation, -1 or 0 if there is no member."""
 
 
 class Source:
-    """`poll` again and again; `close` at the end. Times are in seconds, offsets are never negative."""
+    """Call `poll` again and again, and `close` at the end. Times are in seconds, offsets are never negative."""
 
     def __init__(
         self,
@@ -61,7 +58,7 @@ class Source:
         unknown_topic_s: float = 10.0,
         has_checkpoints: bool = True,
     ) -> None:
-        """`has_checkpoints`: whether positions come from checkpoints, for advice when one is not in the log."""
+        """`has_checkpoints`: whether positions come from checkpoints, for the advice if one is outside the log."""
         hooks = hooks or Hooks()
         self.topic = topic
         self._has_checkpoints = has_checkpoints
@@ -103,10 +100,10 @@ class Source:
     # Reading
 
     def poll(self, max_records: int, timeout_s: float) -> list[PartitionBatch]:
-        """Up to `max_records` records, fewer where they are large; waits up to `timeout_s` for that many.
+        """Up to `max_records` records, fewer if they are large. Waits up to `timeout_s` for that many.
 
-        Rebalances happen in here. The client knows no limit in bytes: what it delivers beyond BATCH_BYTES waits for
-        later polls, which then ask the client for one record only, to keep the membership alive.
+        The listener is called in here. The client knows no limit in bytes: records beyond BATCH_BYTES wait for later
+        polls, which then ask the client for one record only, to keep the membership alive.
         """
         self._check()
         self._renew_if_outside()
@@ -149,7 +146,7 @@ class Source:
     def begin(self, partition: int, start: Start) -> None:
         """Starts to read a partition that was held."""
         if not self._incremental:
-            self._backlog.clear()  # everything is assigned again, from the last record handed out
+            self._backlog.clear()  # an eager client assigns all partitions again, each after its last record handed out
         self._assignment.begin(partition, start)
 
     def put_back(self, batch: PartitionBatch) -> None:
@@ -176,8 +173,8 @@ class Source:
         return frozenset(self._assignment.paused)
 
     def rejoin(self) -> None:
-        """Gives up all partitions and joins the group again: what a fenced owner does. They are revoked at the next
-        poll. A classic client keeps its member id meanwhile, one of KIP-848 keeps it for life.
+        """For a fenced owner: releases all partitions and joins the group again. The next poll calls on_revoke. A
+        classic client keeps its member id meanwhile; a client of KIP-848 keeps it for life.
         """
         self._check()
         self._consumer.unsubscribe()
@@ -185,7 +182,7 @@ class Source:
 
     @property
     def outside_s(self) -> float | None:
-        """For how long the client has been outside its group although a broker answers; None for a member."""
+        """How long the client has been outside its group although a broker answers; None for a member."""
         return self._membership.outside_s
 
     def _new_client(self) -> Consumer:
@@ -195,9 +192,9 @@ class Source:
             refuse_settings(exception, self._properties)
 
     def _renew_if_outside(self) -> None:
-        """Replaces a client that stays outside its group. The old one closes in the background; it is not listened to.
+        """Replaces a client that stays outside its group. The old one closes in the background, its callbacks ignored.
 
-        Partitions that it still has are lost: it cannot reach the group any more.
+        The partitions that it still has are lost: it cannot reach the group any more.
         """
         if not self._membership.is_overdue(self._is_inside):
             return
@@ -212,7 +209,7 @@ class Source:
         self._assignment.subscribe()
 
     def _is_inside(self) -> bool:
-        """Also while no broker answers: the client is not to blame then."""
+        """True also while no broker answers: then the client is not at fault."""
         if self.away_s is not None:
             return True
         return self.is_connected() and (bool(self.assigned) or self._membership_of(self.member_id()) is not None)
@@ -220,9 +217,9 @@ class Source:
     # Commits
 
     def commit(self, offsets: Mapping[int, int], metadata: str = "") -> None:
-        """Sends it without waiting, or once the partition's last commit is answered: only the newest one then.
+        """Sends the offsets without waiting. The newest one waits while a partition's last commit has no answer.
 
-        Within on_revoke it is sent at once, before the partitions are given up.
+        Within on_revoke offsets are sent at once, before the partitions are released.
         """
         for partition in sorted(offsets.keys() - self.assigned):
             self._commits.refuse(partition, offsets[partition])
@@ -244,11 +241,11 @@ class Source:
             self._commits.finish(error_of(exception), where, self.assigned)
 
     def commit_results(self) -> list[CommitResult]:
-        """Those that came in since the last call, in order; polling brings them."""
+        """The results that arrived since the last call, in order. Polling brings them."""
         return self._commits.take()
 
     def note_commit(self, partition: int, next_offset: int) -> None:
-        """A transaction committed it."""
+        """Notes an offset that a transaction has committed."""
         if partition in self.assigned:
             self._commits.last[partition] = next_offset
 
@@ -263,7 +260,7 @@ class Source:
     # Questions about the topic, the group and the cluster. Any thread may ask; TimeoutError when the time is up.
 
     def committed(self, partitions: Collection[int], timeout_s: float) -> dict[int, Committed | None]:
-        """What the group has committed once no transaction on it is open; None where nothing is committed."""
+        """The group's committed offsets, once no transaction on them is open; None where nothing is committed."""
         return self._group.committed(partitions, timeout_s)
 
     def first_offsets(self, partitions: Collection[int], timeout_s: float) -> dict[int, int]:
@@ -275,7 +272,7 @@ class Source:
         return self._admin.watermarks(self.topic, partition, timeout_s)
 
     def end_offsets(self, partitions: Collection[int], timeout_s: float) -> dict[int, int]:
-        """As `watermarks`, for many at once."""
+        """Like `watermarks`, for many partitions at once."""
         return self._admin.end_offsets(self.topic, partitions, timeout_s)
 
     def partition_count(self, timeout_s: float) -> int:
@@ -285,7 +282,7 @@ class Source:
         return self._admin.cluster_of(self.topic, timeout_s)
 
     def topic_id(self, timeout_s: float) -> str | None:
-        """Asked each time: a topic that was deleted and recreated has another one. None on the built-in broker."""
+        """The topic's id, asked each time: a recreated topic has another one. None on the built-in broker."""
         found = self._admin.topic_id(self.topic, timeout_s)
         self._first_topic_id = self._first_topic_id or found
         return found
@@ -294,12 +291,12 @@ class Source:
 
     @property
     def positions(self) -> dict[int, int]:
-        """Where reading stands in each partition that is read."""
+        """The next offset to read of each partition that is read."""
         return dict(self._assignment.positions)
 
     def position(self, partition: int) -> int:
-        """Where reading stands. It passes control records, which are never handed out: the end is
-        reached by this. It does not pass records that wait to be handed out.
+        """The next offset to read. It passes control records, which are never handed out, so the end of the log is
+        reached by it. It does not pass records that wait to be handed out.
         """
         if partition in self._backlog:
             return self._assignment.positions[partition]
@@ -320,11 +317,11 @@ class Source:
         return sum(known) if ends and len(known) == len(ends) else None
 
     def membership(self) -> bytes | None:
-        """Who we are in the group, in which generation, for a transaction's offsets; None while it is no member, and
-        from the moment it is another member until the group has assigned something to that one.
+        """Our member id and generation, for the offsets of a transaction. None while the client is no member, and after
+        its member id changed until the group has assigned partitions to the new id.
 
-        A blank one, or one without a generation, must never be used: a coordinator whose group has no members takes it
-        for that of an administrator, and checks nothing.
+        A membership that is blank or has no generation must never be used: the coordinator of a group without members
+        takes it for an administrator's, and checks nothing.
         """
         return self._membership_of(self._assignment.member)
 
@@ -336,13 +333,13 @@ class Source:
         return self._assignment.member_id()
 
     def has_nothing(self) -> bool:
-        """Whether the group has us and gave us no partition, of which KIP-848's client says nothing at all."""
+        """Whether the group has assigned us no partition: KIP-848's client reports nothing in that case."""
         if self._properties.get("group.protocol") != "consumer" or self._assignment.all:
             return False
         return _generation(self._consumer.consumer_group_metadata()) > 0
 
     def is_connected(self) -> bool:
-        """Whether the client has a connection to any broker. Does not wait: with one, the request times out at once."""
+        """Whether the client has a connection to any broker. Does not wait: the request times out at once."""
         try:
             self._consumer.list_topics(self.topic, timeout=0)
         except KafkaException as exception:
@@ -353,7 +350,7 @@ class Source:
 
     @property
     def away_s(self) -> float | None:
-        """For how long no broker has answered; None if one does."""
+        """How long no broker has answered; None while one answers."""
         return self._presence.away_s
 
     def check_available(self, give_up_s: float) -> None:
@@ -363,11 +360,11 @@ class Source:
 
     @property
     def away_words(self) -> str:
-        """The client's last error about it."""
+        """The client's last error about an unavailable broker."""
         return self._presence.words
 
     def _on_error(self, error: KafkaError) -> None:
-        """The client's own news, outside any record. Never raises: it is called from inside the client."""
+        """The client's error callback. It never raises, since the client calls it."""
         self._failures.keep(self._presence.note(error))
 
     def _see(self, events: Iterable[Message[Any, Any]]) -> None:
@@ -378,7 +375,7 @@ class Source:
             if fault is Fault.OUTSIDE_LOG:
                 partition = event.partition()
                 if partition is None or not self._assignment.stayed(partition):
-                    continue  # an old position: the present owner has its own
+                    continue  # the error is about an old position: the present owner has its own
                 if self._went_on(partition):
                     self._logger.warning("another worker owns %s/%s now, rejoining the group", self.topic, partition)
                     self._assignment.lose({partition})
@@ -393,9 +390,9 @@ class Source:
         self._failures.tell()
 
     def _went_on(self, partition: int) -> bool:
-        """Whether the group has committed more than was read here: the partition is another worker's by now.
+        """Whether the group has committed more than was read here: then the partition is another worker's by now.
 
-        A worker that was paused for longer than its session may ask for removed records before it hears of the loss.
+        A worker that was paused for longer than its session may ask for removed records before it learns of the loss.
         """
         try:
             committed = self.committed([partition], TOPIC_ID_S)[partition]
@@ -436,10 +433,9 @@ class Source:
     # The end
 
     def close(self, timeout_s: float) -> bool:
-        """Gives up its partitions (on_revoke is called), waits for commits, leaves the group; says if in
-        time.
+        """Releases all partitions (on_revoke is called), waits for commits, leaves the group. Returns whether in time.
 
-        Raises what on_revoke raised. A client that hangs in its own close is left to a thread that does not keep the
+        Raises what on_revoke raised. If the client's own close hangs, it is left to a thread that does not keep the
         process alive.
         """
         if self._closed:
@@ -461,6 +457,6 @@ class Source:
 
 
 def _generation(membership: bytes) -> int:
-    """0 where it is not known."""
+    """The generation; 0 if it is not known."""
     found = membership.removeprefix(_METADATA_MAGIC)[:4] if membership.startswith(_METADATA_MAGIC) else b""
     return int.from_bytes(found, "little", signed=True)

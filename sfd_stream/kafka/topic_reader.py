@@ -1,7 +1,7 @@
-"""A topic from its beginning to its end, and on: by assignment, without a group, committing nothing.
+"""Reads a topic from its beginning to its end, and then what follows. Joins no group and commits nothing.
 
-`catch_up` gives every record up to the ends that the topic had when it was called, then stops; `poll` gives what
-comes later. Only committed records are seen. One thread owns it.
+`catch_up` returns every record up to the ends that the topic had at the call, then stops; `poll` returns what comes
+later. Only committed records are read. One thread owns it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _TURN_S = 0.1
 _LOOK_EVERY_S = 30.0
 _LOOK_TIMEOUT_S = 1.0
 _LOG_LEVEL = 2
-"""The client's own lines about an outage are left out, some ten a second: this program warns, then raises."""
+"""librdkafka's log level. In an outage it would log some ten lines a second; this program warns, then raises."""
 
 
 class Tail:
@@ -39,16 +39,16 @@ class Tail:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.topic = topic
-        self.cluster_id: str | None = None  # known once it has been read from
+        self.cluster_id: str | None = None  # known after the first reading
         self._clock = clock
         properties = {"log_level": _LOG_LEVEL, **properties}
         self._properties = tail_properties(properties)
         self._failure: BrokerRefusedError | None = None
         self._words = ""
         self._looked_at = clock()
-        self._positions: dict[int, int] = {}  # assigned: one past the last record seen, or the end that was met
+        self._positions: dict[int, int] = {}  # assigned: one past the last record read, or the end that was reached
         self._callbacks = {"error_cb": self._note, **(hooks or Hooks()).as_properties(self._properties)}
-        self._behind: dict[int, int] = {}  # positions at the last look, where the log had more
+        self._behind: dict[int, int] = {}  # positions at the last check, where the log had more
         try:
             self._consumer = self._connected()
             self._admin = Admin(properties, hooks)
@@ -59,9 +59,9 @@ class Tail:
         return f"Tail({address(self._properties)!r}, {self.topic!r})"
 
     def catch_up(self, timeout_s: float) -> Iterator[list[Record]]:
-        """Records in batches, up to the ends of this moment, however long that takes as long as it goes on.
+        """Records in batches, up to the ends as of now. There is no time limit as long as records arrive.
 
-        BrokerRefusedError when the broker does not answer, or nothing comes any more, for `timeout_s`.
+        BrokerRefusedError if the broker does not answer, or no record arrives, for `timeout_s`.
         """
         marks = self._marks(self._clock() + timeout_s)
         ends = {p: high for p, (_, high) in marks.items()}
@@ -79,7 +79,7 @@ class Tail:
                 moved_s = self._clock()
 
     def poll(self, timeout_s: float) -> list[Record]:
-        """What came, if anything did within the time."""
+        """The records that arrived within the time."""
         self._look_for_partitions()
         try:
             messages = self._consumer.consume(_BATCH, timeout_s)
@@ -92,7 +92,7 @@ class Tail:
         return records
 
     def rewind(self) -> None:
-        """From the beginning again, at the next `catch_up`."""
+        """The next `catch_up` reads from the beginning again."""
         self._consumer.unassign()
         self._positions.clear()
 
@@ -104,7 +104,7 @@ class Tail:
 
     def _replace_client(self) -> None:
         """A client that gets no records while the broker has some may never get any: librdkafka loses all its brokers
-        when a metadata response lists none (its issue 5301). A new client reads on at the same positions.
+        when a metadata response lists none (its issue 5301). A new client continues at the same positions.
         """
         self._positions = {p: self._position(p) for p in self._positions}
         logging.getLogger(__name__).warning("no records of topic %s arrive, replacing the Kafka client", self.topic)
@@ -119,7 +119,7 @@ class Tail:
     def _taken(self, message: Any) -> Record | None:
         partition, error = message.partition(), message.error()
         if error is not None:
-            if error.code() == KafkaError._PARTITION_EOF:  # its offset passes control records, which nobody sees
+            if error.code() == KafkaError._PARTITION_EOF:  # its offset passes control records, which are never returned
                 self._positions[partition] = max(self._positions.get(partition, 0), message.offset())
             else:
                 self._note(error)
@@ -138,12 +138,12 @@ class Tail:
 
     def _note(self, error: KafkaError) -> None:
         if error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
-            return  # the client looks for a group's coordinator, though a reader joins none: no right to it is needed
+            return  # librdkafka looks for a group's coordinator, though a reader joins none: it needs no right to one
         if fault_of(error) is Fault.REFUSED:
             self._failure = self._failure or refusal(error, self._properties)
         self._words = f"{error.name()}: {redacted(error.str(), self._properties)}"
 
-    # Where the ends are
+    # The ends of the topic
 
     def _marks(self, deadline: float) -> dict[int, tuple[int, int]]:
         """The beginning and the end of every partition that is not empty."""
@@ -155,15 +155,15 @@ class Tail:
         return {p: (low, high) for p, (low, high) in marks.items() if low < high}
 
     def _look_for_partitions(self) -> None:
-        """Partitions may be added to a topic; the same keys then go on in other ones."""
+        """Finds partitions that were added to the topic: new records of a key may be there."""
         if self._positions and self._clock() - self._looked_at > _LOOK_EVERY_S:
-            with contextlib.suppress(BrokerRefusedError):  # away, or gone: what is assigned tells it
+            with contextlib.suppress(BrokerRefusedError):  # requests for assigned partitions report it
                 self._assigned(self._clock() + _LOOK_TIMEOUT_S)
                 self._look_for_records()
             self._looked_at = self._clock()
 
     def _look_for_records(self) -> None:
-        """Replaces the client if a partition has had records since the last look, and none of it has arrived."""
+        """Replaces the client if a partition has had records since the last check and none of them has arrived."""
         at = {p: self._position(p) for p in self._positions}
         ends = self._admin.known_ends([(self.topic, p) for p in at], _LOOK_TIMEOUT_S)
         behind = {p: at[p] for p in at if at[p] < ends.get((self.topic, p), 0)}
@@ -174,7 +174,7 @@ class Tail:
             self._replace_client()
 
     def _assigned(self, deadline: float) -> list[int]:
-        """All partitions; those not seen before are assigned."""
+        """All partitions. Those that are new are assigned."""
         partitions = self._partitions(deadline)
         fresh = [p for p in partitions if p not in self._positions]
         if fresh:

@@ -1,6 +1,6 @@
-"""Topics: whether one exists, how many partitions it has; one that does not exist is created if we may.
+"""Topics: whether one exists and how many partitions it has. Creates one that does not exist, if allowed.
 
-BrokerUnavailableError where no broker answers in time: callers that can wait ask again.
+BrokerUnavailableError if no broker answers in time: callers that can wait ask again.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def ensure_topic(
     cluster = listed(admin, timeout_s=timeout_s)
     found = _partitions_of(cluster, topic)
     if found is None:
-        # The built-in broker has no controller to create topics: it creates them by itself when asked for one.
+        # The built-in broker has no controller: it creates a topic by itself when a client asks for it.
         if cluster.controller_id in cluster.brokers:
             create_topic(admin, topic, partitions or new_partitions, config or {})
         found = _await_partitions(admin, topic, sleep)
@@ -79,7 +79,7 @@ def _partitions_of(cluster: Any, topic: str) -> int | None:
 def create_topic(
     admin: Any, topic: str, partitions: int | None, config: Mapping[str, str], replication_factor: int | None = None
 ) -> bool:
-    """Creates it and returns True; False where it exists already, which is left as it is."""
+    """Creates the topic and returns True; False if it exists already (it is not changed)."""
     cluster, default = listed(admin), _BROKER_DEFAULT
     new = NewTopic(topic, partitions or default, replication_factor or default, config=dict(config))
     try:

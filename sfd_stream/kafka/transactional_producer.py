@@ -2,16 +2,16 @@
 
     offsets (the group's coordinator refuses who is no member of this generation) ──► messages ──► commit
 
-The offsets go first: a zombie is refused before it has written anything. What did not succeed for certain is aborted,
-or, if even that is not certain, left to a new producer of the same id, whose first act makes the coordinator finish or
-abort what the old one began. After a step that had to be repeated, or a lost connection (the client itself then repeats
-what was not answered), the next transaction has a new producer too: the first request may still arrive, and librdkafka
-has no KIP-890 (its issue 5423), by which the broker would tell it from one of the next transaction. The new producer's
-epoch keeps it out.
+The offsets go first: a zombie is refused before it has written anything. A transaction that did not succeed for certain
+is aborted. If the abort is not certain either, a new producer of the same id is created: its first request makes the
+coordinator finish or abort the old transaction. The next transaction also gets a new producer after a step that had to
+be repeated, or after a lost connection (the client then repeats requests): the first request may still arrive, and
+librdkafka has no KIP-890 (its issue 5423), by which the broker would know that it is not of the next transaction. The
+epoch of the new producer keeps it out.
 
 librdkafka's send_offsets_to_transaction ignores its time limit when the coordinator's connection breaks (its issue
-5456), and blocks for ever. Each step therefore runs on a thread of its own, which is abandoned, with its producer, when
-it is overdue. Blocking; one thread owns it.
+5456), and blocks for ever. Each step therefore runs on a thread of its own. A step that is overdue is abandoned,
+together with its thread and its producer. Calls block. One thread owns the sink.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from sfd_stream.kafka.producer import TOO_LARGE, is_too_large
 from sfd_stream.kafka.properties import producer_properties, redacted
 
 TIMEOUT_MS = 10_000
-"""Maximum time that a transaction is open. One that a killed worker left open delays its successor by this time."""
+"""Maximum time that a transaction is open. A killed worker's transaction delays the next owner by this time."""
 
 DISCONNECTED = frozenset({KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN})
 """The codes by which the client reports a connection that the broker closed, or that it closed itself after silence."""
 
 _TURN_S, _LOOK_S = 5.0, 0.1
 _OVERDUE_S = 5.0
-"""Beyond its time limit: a step that takes longer will not return."""
+"""A step that takes this much longer than its time limit will not return."""
 
 
 class Offset(NamedTuple):
@@ -59,7 +59,7 @@ class Outgoing(NamedTuple):
 
 
 class NotCommittedError(Exception):
-    """Nothing of the transaction is seen, nor will be; or, if not `certain`, what became of it must be asked for."""
+    """Nothing of the transaction is visible, now or later. If not `certain`, it may be visible: ask for the result."""
 
     def __init__(self, reason: str, *, certain: bool) -> None:
         super().__init__(reason)
@@ -68,9 +68,9 @@ class NotCommittedError(Exception):
 
 
 class TransactionalSink:
-    """`commit` does the whole of one transaction. `give_up_s`: maximum time; after it the outcome is unknown.
+    """`commit` runs one whole transaction. `give_up_s`: maximum time; after it the outcome is unknown.
 
-    `batched` is for many small messages: one that is too large may be refused together with others.
+    `batched` is for many small messages: a message that is too large may be refused together with others.
     """
 
     def __init__(
@@ -96,15 +96,15 @@ class TransactionalSink:
         self._give_up_s = give_up_s
         self._clock = clock
         self._failure: BrokerRefusedError | None = None
-        self._producer: Producer | None = self._make()  # now, so that settings it does not take are told at once
+        self._producer: Producer | None = self._make()  # created now: wrong settings are reported at once
         self._begun = False
         self._disconnected = False
         """Whether the producer has lost a connection since it was created."""
 
     def commit(self, offsets: Sequence[Offset], group: bytes, messages: Sequence[Outgoing]) -> None:
-        """All of it or nothing; `group` is the consumer's own metadata. Raises NotCommittedError otherwise.
+        """Commits all of it, or raises NotCommittedError; `group` is the consumer's own metadata.
 
-        Raises BrokerRefusedError where trying again does not help.
+        Raises BrokerRefusedError if trying again does not help.
         """
         deadline = self._clock() + self._give_up_s
         try:
@@ -125,11 +125,11 @@ class TransactionalSink:
             self._producer = None
 
     def close(self) -> None:
-        """What is open is aborted by the coordinator in its time."""
+        """The coordinator aborts a transaction that is open, after its time limit."""
         self._producer = None
 
     def _ready(self, deadline: float) -> Producer:
-        """A producer whose predecessor's last transaction is decided, one way or the other."""
+        """A producer. The last transaction of the one before it is committed or aborted by then."""
         if self._producer is None:
             self._producer, self._begun, self._disconnected = self._make(), False, False
         if not self._begun:
@@ -145,7 +145,7 @@ class TransactionalSink:
             refuse_settings(exception, self._properties)
 
     def _send(self, producer: Producer, messages: Sequence[Outgoing], deadline: float) -> None:
-        """Each is acknowledged before this returns; by `poll`, which alone raises cleanly what is fatal."""
+        """Returns when each message is acknowledged. Reports come by `poll`: only it raises fatal errors cleanly."""
         failures: list[KafkaError] = []
         for message in messages:
             self._produce(producer, message, failures)
@@ -183,7 +183,7 @@ class TransactionalSink:
                 return
 
     def _insist(self, step: Callable[[float], Any], deadline: float) -> bool:
-        """Repeats a step that timed out or met a passing fault, as librdkafka's contract allows. Says if it did."""
+        """Repeats a step that timed out or failed temporarily, as librdkafka allows. Returns whether it did."""
         repeated = False
         while True:
             try:
@@ -196,7 +196,7 @@ class TransactionalSink:
                 return repeated
 
     def _bounded(self, step: Callable[[float], Any]) -> None:
-        """Raises NotCommittedError if the step is overdue. Its producer is left to its thread: the next fences it."""
+        """Raises NotCommittedError if the step is overdue. Its thread keeps its producer; the next one fences it."""
         done: Future[None] = Future()
 
         def call() -> None:
@@ -223,8 +223,8 @@ class TransactionalSink:
         return NotCommittedError(self._words(error), certain=certain)
 
     def _abort(self) -> bool:
-        """Says whether it is certain that nothing will be seen. The producer has done its service in any case:
-        what an abort purges of its queues may be of the transaction after it.
+        """Returns whether it is certain that nothing will be visible. The producer is not used again in any case: its
+        abort may purge messages of the next transaction from its queues.
         """
         producer, self._producer = self._producer, None
         if producer is None:
@@ -238,7 +238,7 @@ class TransactionalSink:
         return True
 
     def _has_disconnected(self, producer: Producer) -> bool:
-        """The client reports a lost connection before it repeats what was not answered on it."""
+        """Polls first: the client reports a lost connection before it repeats requests that had no answer."""
         try:
             producer.poll(0)
         except KafkaException:  # fenced after its commit
@@ -247,7 +247,7 @@ class TransactionalSink:
 
     def _on_error(self, error: KafkaError) -> None:
         self._disconnected |= error.code() in DISCONNECTED
-        if lasts(error):  # a fence or another fatal error only makes a new producer
+        if lasts(error):  # a fence or another fatal error only leads to a new producer
             self._failure = self._failure or refusal(error, self._properties)
 
     def _words(self, error: KafkaError) -> str:
