@@ -1,1 +1,1 @@
-"""Decisions, and the state they are about. Pure: time and answers come in as arguments."""
+"""A partition's state, and the decisions about it. Pure: time and answers come in as arguments."""

@@ -1,7 +1,7 @@
-"""Taking a partition over: claim the newest state, or begin one. Only from an assignment callback.
+"""Takes a partition over: claims the newest state, or begins one. To be run only from an assignment callback.
 
-All that can be wrong is found before the claim, for a claim fences the owner [F], and a claim that can't be
-worked with, made again and again, would fill the store with nothing [O].
+All checks come before the claim: a claim fences the owner [F], and repeated claims of a state that can't be used would
+fill the store [O].
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from sfd_stream.wire.snapshot_ids import next_epoch
 
 S = TypeVar("S")
 Restore: TypeAlias = Callable[[Manifest, bytes | None, tuple[bytes, ...]], S]
-"""The partition's state from a manifest, its sketch's bytes and its buffer's; FormatError if it can't be."""
+"""Builds the partition's state from a manifest, its sketch's bytes and its buffer's. Raises FormatError if it can't."""
 
-LOG_TRIES = 5  # a watermark just after a leader's change may be behind: ask again before believing it
+LOG_TRIES = 5  # a watermark just after a change of leader may be too low: ask again before believing it
 
 
 @dataclass(frozen=True)
 class Claimed(Generic[S]):
-    """The partition is ours: the claim, its state, and the bytes of what is due and not published."""
+    """The result of a claim: its manifest, the state, and the bytes of a due snapshot that is not published yet."""
 
     manifest: Manifest
     state: S
@@ -44,7 +44,7 @@ class Claimed(Generic[S]):
 
 @dataclass(frozen=True)
 class Wish(Generic[S]):
-    """What somebody who was assigned a partition brings: who he is, and what it shall be."""
+    """The input of a claim: the partition's binding, and how its state shall be."""
 
     prefix: str
     binding: Binding
@@ -70,11 +70,11 @@ class _Found(Generic[S]):
 
 
 def assign(wish: Wish[S]) -> Steps[Claimed[S] | Refused]:
-    """Claim the newest state, or begin one. Only to be run from an assignment callback.
+    """Claims the newest state, or begins one. To be run only from an assignment callback.
 
-    Whatever is wrong is found *before* the claim [F, O], and is believed only if the newest manifest is
-    still the one it was found in: between two of our reads an owner may have gone on and pruned, a first
-    owner may have begun and committed, a person may have repaired.
+    Every fault is found *before* the claim [F, O]. It is believed only if the newest manifest is still the one in which
+    it was found: between two of our reads an owner may have continued and pruned, a first owner may have begun and
+    committed, a person may have repaired.
     """
     number = yield from newest_number(wish.prefix)
     while True:
@@ -91,14 +91,14 @@ def assign(wish: Wish[S]) -> Steps[Claimed[S] | Refused]:
         outcome = yield from create(wish.prefix, claim)
         if isinstance(outcome, Created):
             return Claimed(outcome.manifest, found.state, found.changes, found.unpublished)
-        number = yield from newest_number(wish.prefix)  # lost: begin again, keeping nothing of the first read
+        number = yield from newest_number(wish.prefix)  # another was first: begin again, keep nothing of the first read
 
 
 def claim_of(manifest: Manifest, wish: Wish[S], shown: int | None) -> Manifest:
-    """A higher epoch, all else copied: the state keeps the id of the manifest that made it [N].
+    """A manifest with a higher epoch, all else copied: the state keeps the id of the manifest that created it [N].
 
-    The epoch is above the manifest's, and above that of the output topic for this key: a store that was put back to
-    a backup is behind what readers have [P]. Ids of cluster and topic that were not known before (a reset without a
+    The epoch is above the manifest's, and above that of the output topic for this key: after a restore from a backup
+    the store is older than the topic [P]. Ids of cluster and topic that were not known before (a reset without a
     broker) are filled in.
     """
     return replace(
@@ -114,7 +114,7 @@ def claim_of(manifest: Manifest, wish: Wish[S], shown: int | None) -> Manifest:
 
 
 def _begin(wish: Wish[S]) -> Steps[_Found[S] | Refused]:
-    """A partition without a manifest: slot 1, with the start pinned in it."""
+    """For a partition without a manifest: slot 1, which also stores the start offset."""
     committed = yield AskCommitted()
     if committed is not None:
         return Refused(
@@ -147,7 +147,7 @@ def _begin(wish: Wish[S]) -> Steps[_Found[S] | Refused]:
 
 
 def _examine(wish: Wish[S], number: int) -> Steps[_Found[S] | Refused]:
-    """Read manifest `number` and all that it refers to, and check everything that can be wrong with it."""
+    """Reads manifest `number` and all that it refers to, and makes every check."""
     manifest = yield from read_manifest(wish.prefix, number, where=wish.where)
     if isinstance(manifest, Refused):
         return manifest

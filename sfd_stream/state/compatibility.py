@@ -1,4 +1,4 @@
-"""May a state made under one set of parameters go on under another? Decided here, before anything is claimed.
+"""Whether a state made under one set of parameters may continue under another. Decided before anything is claimed.
 
 | parameter | may it change between runs? |
 |---|---|
@@ -25,13 +25,13 @@ _FIXED = ("columns", "hash_seed")
 
 @dataclass(frozen=True)
 class Changes:
-    """The state can go on. `changed`: name -> (stored, wanted), for the partition state to act on."""
+    """The state can continue. `changed`: name -> (stored, wanted); the partition state acts on these."""
 
     changed: dict[str, tuple[Any, Any]]
 
 
 def compare(stored: Mapping[str, Any], wanted: Mapping[str, Any], *, where: str) -> Changes | Refused:
-    """What differs, or why the state can't go on under `wanted`. `where` is topic/partition, for people."""
+    """The differences, or why the state can't continue under `wanted`. `where`: topic/partition, for messages."""
     for name in _FIXED:
         if stored.get(name) != wanted.get(name):
             return _refuse(name, stored.get(name), wanted.get(name), where)

@@ -1,9 +1,9 @@
 """A checkpoint's numbered record. Manifests never change, form one chain, and name every byte of the state.
 
-Where things lie, under the partition's prefix:
+Keys, under the partition's prefix:
 
-    manifests/{number:020d}                        one slot a number, made by create-if-absent
-    blobs/{slot:020d}-{epoch}-{nonce}-{kind}       made for that slot, whether or not it was ever filled
+    manifests/{number:020d}                        one slot for each number, written by create-if-absent
+    blobs/{slot:020d}-{epoch}-{nonce}-{kind}       written for that slot, whether or not the slot was ever filled
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True, order=True)
 class StateId:
-    """The manifest that made a state. Ordered: a reader keeps the highest that it has seen."""
+    """The id of a state: that of the manifest that created it. Ordered: a reader keeps the highest one."""
 
     epoch: int
     number: int
@@ -38,7 +38,7 @@ class StateId:
 
 @dataclass(frozen=True)
 class Binding:
-    """Whose state this is. An id is None where the broker does not tell one; then it is not compared."""
+    """The cluster, topic and group of a state. An id that the broker does not report is None, and is not compared."""
 
     cluster_id: str | None
     topic_id: str | None
@@ -47,7 +47,7 @@ class Binding:
     partition: int
 
     def filled(self, known: Binding) -> Binding:
-        """With the ids that are not known here taken from `known`."""
+        """A copy in which the ids that are unknown here are those of `known`."""
         cluster_id = known.cluster_id if self.cluster_id is None else self.cluster_id
         return replace(self, cluster_id=cluster_id, topic_id=known.topic_id if self.topic_id is None else self.topic_id)
 
@@ -76,7 +76,7 @@ class Manifest:
     epoch: int
     nonce: str
     parent: str | None
-    """The nonce of the manifest before this one; None for the first, or when that one was unreadable."""
+    """The nonce of the manifest before this one; None for the first one, or if the one before was unreadable."""
     kind: Kind
     binding: Binding
     next_offset: int
@@ -89,9 +89,9 @@ class Manifest:
     due: SnapshotRef | None
     """The last state whose snapshot was due."""
     published: SnapshotRef | None
-    """The last snapshot known to be acknowledged when this was written."""
+    """The last snapshot known to be acknowledged when this manifest was written."""
     written_at_s: float = field(compare=False)
-    """Seconds since 1970, for people: nothing is decided by it."""
+    """Seconds since 1970, for people: no decision depends on it."""
 
     @property
     def references(self) -> tuple[BlobRef, ...]:
@@ -107,20 +107,20 @@ class Manifest:
 
     @property
     def unpublished(self) -> SnapshotRef | None:
-        """What is due and was not known to be published when this was written: a new owner publishes it."""
+        """The due snapshot, if it was not known to be published when this was written: a new owner publishes it."""
         return self.due if self.owes_snapshot(self.published) else None
 
     def owes_snapshot(self, published: SnapshotRef | None) -> bool:
-        """The next checkpoint must bring a snapshot: the last one failed, or there was none.
+        """Whether the next checkpoint must bring a snapshot: the last one failed, or there was none.
 
-        `published` is the last one that the owner knows to be acknowledged, by himself or before him. A
-        rollback and a reset have none due, so that readers soon see the state that was gone back to.
+        `published`: the last one that the owner knows to be acknowledged, by itself or an earlier owner. A rollback and
+        a reset have no due snapshot, so that readers soon get the state to which they returned.
         """
         return self.due is None or published is None or published.id < self.due.id
 
     @property
     def next_state_id(self) -> StateId:
-        """The id of the state that this manifest's owner would make with its next checkpoint."""
+        """The id of the state that this manifest's owner would create with its next checkpoint."""
         return StateId(self.epoch, self.number + 1)
 
 
@@ -144,7 +144,7 @@ def blob_key(prefix: str, slot: int, epoch: int, nonce: str, kind: str) -> str:
 
 
 def numbers_of(keys: Iterable[str]) -> list[int]:
-    """The manifests' numbers among keys; a stray file is nobody's manifest."""
+    """The numbers of the manifests among keys. Other files are ignored."""
     names = (key.rpartition("/")[2] for key in keys)
     return sorted(int(name) for name in names if len(name) == _DIGITS and name.isascii() and name.isdigit())
 
@@ -156,7 +156,7 @@ class BlobName:
 
 
 def blob_name_of(key: str) -> BlobName | None:
-    """What a blob's key says; None for a stray file, which is left alone."""
+    """The parts of a blob's key; None for another file, which is not touched."""
     match key.rpartition("/")[2].split("-", 3):
         case [slot, epoch, _, kind] if len(slot) == _DIGITS and slot.isdigit() and epoch.isdigit():
             return BlobName(int(slot), kind)
@@ -196,7 +196,7 @@ def decode_manifest(data: bytes) -> Manifest:
 
 
 def _check_offset(manifest: Manifest) -> None:
-    """Kafka's clients use negative numbers for offsets that they do not know, as -1001."""
+    """Kafka's clients use negative numbers, such as -1001, for offsets that they do not know."""
     if manifest.next_offset < 0:
         raise FormatError(f"a manifest has next_offset {manifest.next_offset}, which is no offset")
 
@@ -251,14 +251,14 @@ _NESTED: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     "due": (_snapshot_out, _snapshot_in),
     "published": (_snapshot_out, _snapshot_in),
 }
-"""Fields that are values of our own: how each is written, and read."""
+"""Fields that are values of our own: how to write and how to read each."""
 
 
 # -- the chain's law -------------------------------------------------------------------------------------
 
 
 def breaches(before: Manifest, after: Manifest) -> list[str]:
-    """What makes `after` no right successor of `before`; nothing, if it is one."""
+    """The reasons why `after` is no valid successor of `before`; none if it is one."""
     wrong = []
     if after.number != before.number + 1:
         wrong.append(f"number {after.number} after {before.number}")

@@ -1,6 +1,6 @@
-"""One partition's state: its sketch, the rows not yet shrunk, and the offset up to which all of that counts.
+"""One partition's state: its sketch, the rows not yet shrunk, and the offset up to which both count.
 
-Reading never mutates. `freeze` copies nothing large: arrays are replaced when they change, never written into.
+Reading never mutates. `freeze` copies nothing large: arrays are replaced, never changed in place.
 """
 
 from __future__ import annotations
@@ -23,25 +23,24 @@ from sfd_stream.wire.frames import decode_arrays, encode_arrays
 from sfd_stream.wire.rows.decode import DecodedBatch
 
 SEGMENTS_MAX = 32
-"""More segments of the buffer than this are written again as one, so that manifests stay small."""
+"""If the buffer has more segments than this, they are rewritten as one, so that manifests stay small."""
 
 ENTRY_BYTES = 12
-"""What a buffered non-zero takes: an int32 and a float64."""
+"""The size of a buffered non-zero: an int32 and a float64."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """What the settings make of a partition: the columns it begins with, and the sketch's parameters."""
+    """The settings of a partition: the columns with which it begins, and the sketch's parameters."""
 
     columns: Columns
     parameters: Parameters
     topic_failure_probability: float | None = None
-    """What the settings allow for the whole topic; `parameters` has the partition's share of it. None where the
-    parameters' own is no share: in states from before the setting meant the topic.
-    """
+    """The failure probability for the whole topic; `parameters` has the partition's share of it. None in states of
+    older versions, whose parameters have no share."""
 
     def described(self, d: int | None = None) -> dict[str, Any]:
-        """Plain values for a manifest: what a later run compares its own settings with."""
+        """Plain values for a manifest. A later run compares them with its own settings."""
         p, columns = self.parameters, self.columns
         mapping = columns.mapping if isinstance(columns, HashedColumns) else None
         return ({} if mapping is None else {"features": mapping.described()}) | {
@@ -61,22 +60,22 @@ class Shape:
 
     @property
     def d_most(self) -> int:
-        """The most columns that it may come to have."""
+        """The largest number of columns that it can grow to."""
         return self.columns.d_max if isinstance(self.columns, GrowingColumns) else self.columns.d
 
     def memory_bytes(self) -> int:
-        """What one partition may need at most: sketch, workspace of a shrink, and twice the buffer (once joined)."""
+        """The most memory of one partition: sketch, workspace of a shrink, and twice the buffer (once joined)."""
         ell, d = self.parameters.ell, self.d_most
         return 5 * (ell + 6) * d * 8 + 2 * self._entries_most() * ENTRY_BYTES
 
     def least_bytes(self, d: int) -> int:
-        """What one partition with `d` columns needs at least, when its matrix is full: a shrink holds the old one and
-        the new one.
+        """The least memory that one partition with `d` columns needs when its matrix is full: a shrink holds the old
+        matrix and the new one.
         """
         return 2 * self.parameters.ell * d * 8
 
     def _entries_most(self) -> int:
-        """Non-zeros and rows that the buffer may hold: whichever of its limits is met first."""
+        """The most non-zeros and rows that the buffer can hold, by the limit that is reached first."""
         d = self.d_most
         capacity = replace(self.parameters, d=d).capacity(0)
         limits = [] if capacity.entries is None else [capacity.entries]
@@ -88,7 +87,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class Frozen:
-    """The state at one moment, sharing its arrays."""
+    """The state at one moment. It shares the state's arrays."""
 
     next_offset: int
     leader_epoch: int | None
@@ -106,7 +105,7 @@ class Frozen:
 
 @dataclass(frozen=True)
 class Durable:
-    """What of a state is in the store already, and under which references."""
+    """The parts of a state that are already in the store, and their references."""
 
     B: Float
     shrinks: int
@@ -122,14 +121,14 @@ class Durable:
         return cls(B, shrinks, spent, len(frozen.blocks), len(frozen.names), manifest.sketch, manifest.buffer)
 
     def has_sketch_of(self, frozen: Frozen) -> bool:
-        """Neither shrunk since, whatever array the shrink gave, nor resized or grown, nor under other settings."""
+        """Whether no shrink (even one with the same array), resize, growth or change of settings came since."""
         numbers = frozen.numbers
         unchanged = self.shrinks == numbers["shrinks"] and self.spent == numbers.get("spent", 0.0)
         return unchanged and self.B is frozen.arrays["B"]
 
 
 class PartitionState:
-    """Rows in, in the order of their offsets; a sketch or a frozen state out at any time."""
+    """Takes rows in the order of their offsets. Gives a sketch or a frozen state at any time."""
 
     def __init__(self, shape: Shape, next_offset: int, leader_epoch: int | None = None) -> None:
         self.shape = shape
@@ -146,7 +145,7 @@ class PartitionState:
         return self.builder.rows
 
     def apply(self, batch: DecodedBatch, next_offset: int, leader_epoch: int | None, tombstones: int) -> None:
-        """All that a batch of records held: rows, what they taught about columns, and the counts of the others."""
+        """Applies a batch of records: rows, what they add to the columns, and the counts of the other records."""
         assert next_offset > self.next_offset, "gaps are legal, going back is not"
         assert self._whole, "a batch before this one failed half-way"
         self._whole = False
@@ -166,7 +165,7 @@ class PartitionState:
         self.builder.absorb(block if block.d == self.builder.d else replace(block, d=self.builder.d))
 
     def advance(self, next_offset: int) -> None:
-        """Over offsets that hold no record for us (control records, compaction)."""
+        """Moves over offsets that hold no record for us (control records, compaction)."""
         self.next_offset = max(self.next_offset, next_offset)
 
     def sketch(self) -> Sketch:
@@ -185,7 +184,7 @@ class PartitionState:
         }
 
     def freeze(self) -> Frozen:
-        """Everything to go on from here. A state with half of a batch in it is nobody's to keep."""
+        """Everything that is needed to continue from here. A state with half of a batch applied must not be frozen."""
         assert self._whole, "a batch failed half-way"
         numbers, arrays, blocks = self.builder.state()
         return Frozen(
@@ -201,14 +200,14 @@ class PartitionState:
 
 
 def sketch_of(frozen: Frozen, shape: Shape) -> Sketch:
-    """The sketch of a frozen state, pending rows included: what its owner would see, without asking him."""
+    """The sketch of a frozen state, with the pending rows: the same that its owner would compute."""
     own = frozen.parameters
     parameters = replace(shape.parameters, d=int(own["d"]), failure_probability=own["failure_probability"])
     return SketchBuilder.resume(parameters, frozen.numbers, frozen.arrays, frozen.blocks).sketch()
 
 
 def encode(frozen: Frozen, durable: Durable | None) -> NewState:
-    """The bytes to write: the rows that came since the last checkpoint and, after a shrink, the sketch."""
+    """The bytes to write: the rows since the last checkpoint and, after a shrink, the sketch."""
     sketch: bytes | BlobRef | None
     if durable is not None and durable.has_sketch_of(frozen):
         sketch, kept, blocks, names = durable.sketch, durable.buffer, durable.blocks, durable.names
@@ -245,7 +244,7 @@ def _names_out(names: tuple[tuple[int, str], ...]) -> list[list[Any]]:
 def restore(
     shape: Shape, manifest: Manifest, sketch: bytes | None, segments: tuple[bytes, ...]
 ) -> tuple[PartitionState, Durable]:
-    """The state that a manifest describes, going on under today's settings; and what of it is stored already."""
+    """The state that a manifest describes, under today's settings, and the parts of it that are stored already."""
     stored = manifest.parameters
     state = PartitionState(_stored_shape(shape, stored), manifest.next_offset, manifest.leader_epoch)
     names: dict[int, str] = {}
@@ -270,7 +269,7 @@ def restore(
 
 
 def _stored_shape(shape: Shape, stored: Mapping[str, Any]) -> Shape:
-    """The state is loaded as it was, then adapted to today's settings."""
+    """The stored settings: the state is loaded with them, then adapted to today's."""
     today = shape.parameters
     then = {field.name: stored[field.name] for field in fields(Parameters) if field.name in stored}
     seed = tuple(then.get("seed", ()))
@@ -279,14 +278,14 @@ def _stored_shape(shape: Shape, stored: Mapping[str, Any]) -> Shape:
 
 
 def _adapt(state: PartitionState, shape: Shape, stored: Mapping[str, Any]) -> None:
-    """To other parameters (a smaller ell is one shrink, delta grows by it) or more columns (all zero so far)."""
+    """Adapts to other parameters (a smaller ell is one shrink, delta grows by it) or more columns (all zero so far)."""
     builder = state.builder
     wider = max(shape.columns.d, builder.d)
     own = replace(shape.parameters, failure_probability=builder.parameters.failure_probability)
     was_per_partition = stored.get("topic_failure_probability") is None and builder.rows > 0
     same_setting = own.failure_probability == shape.topic_failure_probability
     if was_per_partition and same_setting and replace(own, d=wider) == builder.parameters:
-        # The setting meant one partition then: the share that it means today would be added to that, not replace it.
+        # The old setting was for one partition: today's share would be added to it, not replace it.
         shape = replace(shape, parameters=own, topic_failure_probability=None)
     builder.change(replace(shape.parameters, d=wider))
     if wider > state.columns.d:
@@ -295,7 +294,7 @@ def _adapt(state: PartitionState, shape: Shape, stored: Mapping[str, Any]) -> No
 
 
 def _padded(arrays: dict[str, Any], d: int) -> dict[str, Any]:
-    """Growing columns may have grown since the sketch's blob was written."""
+    """Pads with zeros: growing columns may have grown since the sketch's blob was written."""
     return {name: np.pad(a, [(0, 0)] * (a.ndim - 1) + [(0, d - a.shape[-1])]) for name, a in arrays.items()}
 
 

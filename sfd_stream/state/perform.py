@@ -1,6 +1,6 @@
-"""One request of a procedure, performed on a store; and a whole procedure, for tools that may block.
+"""Performs one request of a procedure on a store, or a whole procedure, for tools that may block.
 
-The procedure decides what is sent again; the driver decides how long to wait in between, and when to stop.
+The procedure decides what is sent again. The driver decides how long to wait in between, and when to stop.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ class ProtocolStore(Protocol):
 
 
 ANSWERS_AGAIN = 2
-"""A store is available again after this many answers in a row. One is not enough: a full or read-only one answers the
-read between two attempts to write, and would be asked again and again without a pause or an end."""
+"""A store is available again after this many answers in a row. One is not enough: a full or read-only store answers the
+read between two attempts to write, so the attempts would continue without a pause or an end."""
 
 
 def delay_s(attempt: int, jitter: float) -> float:
-    """After a failed attempt, counted from 0."""
+    """The delay after a failed attempt; attempts are counted from 0."""
     return STORE.delay_s(attempt + 1, jitter)
 
 
@@ -58,7 +58,7 @@ class StoreOutage:
 
     give_up_s: float
     since_s: float | None = None
-    """None while it answers."""
+    """None while the store answers."""
     reason: str = ""
     _failures: int = 0
     _answers: int = 0
@@ -79,7 +79,7 @@ class StoreOutage:
 
 @dataclass(frozen=True)
 class Patience:
-    """How a tool waits for a store: `give_up_s` without any answer end it."""
+    """How a tool waits for a store: it stops after `give_up_s` without any answer."""
 
     give_up_s: float
     clock: Callable[[], float]
@@ -88,14 +88,14 @@ class Patience:
 
 
 def no_broker(question: Question) -> Any:
-    """For procedures that ask nothing of a broker: all but `assign`."""
+    """For procedures that ask the broker nothing: all except `assign`."""
     raise AssertionError(f"asked {question} without a broker")
 
 
 def run(steps: Steps[T], store: ProtocolStore, patience: Patience, *, ask: Callable[[Question], Any] = no_broker) -> T:
-    """The outcome of `steps`. Raises StoreUnavailableError once the store did not answer for `give_up_s`.
+    """The outcome of `steps`. Raises StoreUnavailableError if the store does not answer for `give_up_s`.
 
-    To stop in between let `patience.pause` raise: what was sent may still happen, and does no harm.
+    To stop it, let `patience.pause` raise: a request that was sent may still take effect, and does no harm.
     """
     outage, answer = StoreOutage(patience.give_up_s), None
     while True:

@@ -1,4 +1,4 @@
-"""When a checkpoint is due. Decided by what is passed in; no clock is read here."""
+"""When a checkpoint is due. The arguments alone decide; no clock is read here."""
 
 from __future__ import annotations
 
@@ -13,5 +13,5 @@ class CheckpointPolicy:
     every_s: float
 
     def is_due(self, *, rows: int, elapsed_s: float, changed: bool) -> bool:
-        """`rows` and `elapsed_s` since the last one; `changed`: the offset moved (bad rows move it too)."""
+        """`rows` and `elapsed_s`: since the last checkpoint. `changed`: the offset moved (bad rows move it too)."""
         return changed and (rows >= self.every_rows or elapsed_s >= self.every_s)

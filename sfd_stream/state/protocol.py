@@ -1,11 +1,11 @@
 """Who owns a partition, and what its state is. The store alone decides; every row counts exactly once.
 
-Each procedure is a generator of requests (`state/steps.py`); the letters point to the flaws in
-`docs/architecture.md` that a step is there for. Two guards carry everything:
+Each procedure is a generator of requests (`state/steps.py`). A letter at a step names the flaw in
+`docs/architecture.md` that the step prevents. Two guards carry everything:
 
-- a slot is filled by create-if-absent, and one's own bytes in it are the only proof of having filled it;
+- a slot is filled by create-if-absent, and only a worker's own bytes in it prove that the worker filled it;
 - a worker that filled a slot owns it only if a LIST after it is empty [A, B]. The newest manifest is never removed,
-  so a zombie that fills a slot long since used and pruned always sees something after it.
+  so a zombie that fills a slot which was used and pruned long ago always finds a later one.
 """
 
 from __future__ import annotations
@@ -52,17 +52,17 @@ class Created:
 
 @dataclass(frozen=True)
 class StillOwner:
-    """At the moment of asking, one's manifest was the newest."""
+    """When asked, one's own manifest was the newest."""
 
 
 # -- CREATE ----------------------------------------------------------------------------------------------
 
 
 def create(prefix: str, manifest: Manifest) -> Steps[Created | Fenced]:
-    """Fill the slot with exactly this manifest, or learn that it is somebody else's.
+    """Fills the slot with exactly this manifest, or finds that another owner has filled it.
 
-    1. Create-if-absent. 2. Answer unknown or "exists" (which one's own retried write may cause): the slot's
-    content decides; an empty slot gets *the same bytes* again, never others. 3. Nothing may come after it.
+    1. Create-if-absent. 2. After an unknown answer or "exists" (which one's own retried write may cause), the slot's
+    content decides. An empty slot gets *the same bytes* again, never others. 3. No later manifest may exist.
     """
     key, data = manifest_key(prefix, manifest.number), encode_manifest(manifest)
     while (yield CreateIfAbsent(key, data)) is not Answer.DONE:
@@ -82,7 +82,7 @@ def numbers_after(prefix: str, number: int) -> Steps[list[int]]:
 
 
 def newest_number(prefix: str) -> Steps[int | None]:
-    """By a LIST of all; never by probing for the first free slot, which retention makes free again."""
+    """Uses a LIST of all. Probing for the first free slot is wrong: retention makes slots free again."""
     numbers = numbers_of((yield from list_keys(manifests_prefix(prefix))))
     return numbers[-1] if numbers else None
 
@@ -92,7 +92,7 @@ def newest_number(prefix: str) -> Steps[int | None]:
 
 @dataclass(frozen=True)
 class NewState:
-    """A frozen state, ready to be stored. Bytes are written; a reference is to what the last manifest had."""
+    """A frozen state, ready to be stored: bytes to write, or references to blobs of the last manifest."""
 
     next_offset: int
     leader_epoch: int | None
@@ -114,12 +114,12 @@ def checkpoint(
     nonce: str,
     written_at_s: float,
 ) -> Steps[Created | Fenced | Refused]:
-    """Make `state` durable as the successor of `own`: blobs, then the manifest, **the commit point**.
+    """Makes `state` durable as the successor of `own`: blobs, then the manifest, **the commit point**.
 
-    Every dead letter below its offset must be acknowledged before. `binding` is the topic's as of now: one
-    deleted and made again may have outgrown our position unseen. A nonce is for one call: once this has
-    begun, the next call needs another [G]; once a CREATE was sent, only this generator may go on with the
-    slot: stopped there, the owner must let the partition go.
+    Every dead letter below its offset must be acknowledged before. `binding` has the topic's id as of now: a recreated
+    topic may already have more records than our position. A nonce is for one call: each call needs a new one [G]. Once
+    a CREATE was sent, only this generator may continue with the slot: if it stops then, the owner must release the
+    partition.
     """
     refused = check_binding(own.binding, binding)
     if refused is not None:
@@ -139,7 +139,7 @@ def plan_checkpoint(
     nonce: str,
     written_at_s: float,
 ) -> tuple[Manifest, dict[str, bytes]]:
-    """The manifest to be, and the blobs to put before it, named for its slot [C]."""
+    """The next manifest, and the blobs to put before it, which are named for its slot [C]."""
     made = own.next_state_id
     blobs: dict[str, bytes] = {}
 
@@ -175,11 +175,11 @@ def plan_checkpoint(
 
 
 def check_owner(prefix: str, own: Manifest) -> Steps[StillOwner | Fenced]:
-    """Asked just before a snapshot of `own` is produced: is it still the newest, and still what we wrote?
+    """Called just before a snapshot of `own` is produced: is `own` still the newest, and still what we wrote?
 
-    A LIST, not a look at slot n+1: retention may have emptied that one again, and a late duplicate of our
-    own create may have revived n, so that slots n and n+1 look as if nothing had happened. A zombie stopped
-    after this check can still produce [E]: readers drop it, a later publication heals the topic.
+    Uses a LIST, not a GET of slot n+1: retention may have removed that one, and a late duplicate of our own create may
+    have revived n. Then slots n and n+1 look unchanged. A zombie that stops after this check can still produce [E]:
+    readers drop its snapshot, and a later publication repairs the topic.
     """
     if (yield from numbers_after(prefix, own.number)):
         return Fenced(own.number)
@@ -249,13 +249,13 @@ class StoredState:
 
 
 def read_state(prefix: str, number: int, *, where: str) -> Steps[StoredState | Refused]:
-    """Manifest `number` with the bytes of its state."""
+    """Reads manifest `number` with the bytes of its state."""
     manifest = yield from read_manifest(prefix, number, where=where)
     return manifest if isinstance(manifest, Refused) else (yield from load_state(manifest, where=where))
 
 
 def load_state(manifest: Manifest, others: tuple[BlobRef, ...] = (), *, where: str) -> Steps[StoredState | Refused]:
-    """The bytes of a manifest's state, and in the same requests those of other blobs."""
+    """Reads the bytes of a manifest's state and, in the same requests, those of other blobs."""
     wanted = manifest.state_references
     datas = yield from load_blobs((*wanted, *others), number=manifest.number, where=where)
     if isinstance(datas, Refused):
@@ -264,7 +264,7 @@ def load_state(manifest: Manifest, others: tuple[BlobRef, ...] = (), *, where: s
 
 
 def load_blobs(blobs: tuple[BlobRef, ...], *, number: int, where: str) -> Steps[tuple[bytes, ...] | Refused]:
-    """The bytes of each, verified against its reference."""
+    """Reads the bytes of each blob, and verifies them against its reference."""
     datas = yield from get_many(tuple(blob.key for blob in blobs))
     good = []
     for blob, data in zip(blobs, datas, strict=True):

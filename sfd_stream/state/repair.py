@@ -1,9 +1,9 @@
-"""What a person may do to a partition's state: go back to an older one, or start again. Nothing is rewritten.
+"""What a person may do to a partition's state: return to an older one, or start again. Nothing is rewritten.
 
-Both append a manifest with a higher epoch, so a running owner is fenced and readers take the new state for
-newer; both copy blobs to names of the new slot, so that retention may go on removing the old ones [C]. Both
-work when the newest manifest can't be read: its epoch is then at most one more for each manifest since the
-last readable one, because no manifest but a repair raises it by more.
+Both append a manifest with a higher epoch, so that a running owner is fenced and readers take the new state for newer.
+Both copy blobs to names of the new slot, so that retention can remove the old ones [C]. Both work when the newest
+manifest can't be read: its epoch is then at most one more for each manifest since the last readable one, because only a
+repair raises it by more.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Mark:
-    """Of one repair: where (topic/partition, for people), and what is new for every attempt."""
+    """For one repair: where (topic/partition, for messages), and new values for each attempt."""
 
     prefix: str
     where: str
@@ -43,7 +43,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class ResetPoint:
-    """Where a reset begins; `output_epoch` is the highest that the output topic shows for this key [P]."""
+    """Where a reset begins. `output_epoch`: the highest epoch that the output topic has for this key [P]."""
 
     binding: Binding
     next_offset: int
@@ -56,7 +56,7 @@ class ResetPoint:
 class _Survey:
     numbers: list[int]
     newest: Manifest | None
-    """The newest that can be read."""
+    """The newest manifest that can be read."""
 
     @property
     def slot(self) -> int:
@@ -69,7 +69,7 @@ class _Survey:
         return self.newest.nonce
 
     def epoch_above(self, output_epoch: int | None) -> int:
-        """Above every epoch that any manifest can have, and above what readers have seen."""
+        """Above every epoch that any manifest can have, and above every epoch on the output topic."""
         shown = followed(output_epoch)
         if self.newest is None:
             return shown + self.slot
@@ -77,7 +77,7 @@ class _Survey:
 
 
 def rollback(mark: Mark, *, to: int | None = None) -> Steps[Created | Fenced | Refused]:
-    """A new manifest of an older state: that of `to`, or the newest good one before the newest."""
+    """Appends a manifest with an older state: that of `to`, or the newest good one before the newest."""
     survey = yield from _survey(mark)
     if isinstance(survey, Refused):
         return survey
@@ -92,7 +92,7 @@ def rollback(mark: Mark, *, to: int | None = None) -> Steps[Created | Fenced | R
 
 
 def rollback_target(mark: Mark) -> Steps[Manifest | Refused]:
-    """The manifest that `rollback` would take now if none is named."""
+    """The manifest that `rollback` would take now without `to`."""
     survey = yield from _survey(mark)
     if isinstance(survey, Refused):
         return survey
@@ -103,7 +103,7 @@ def rollback_target(mark: Mark) -> Steps[Manifest | Refused]:
 
 
 def reset(mark: Mark, start: ResetPoint, *, keep_sketch: bool) -> Steps[Created | Fenced | Refused]:
-    """A new manifest that reads from `start`, with an empty sketch or with the newest one's."""
+    """Appends a manifest that reads from `start`, with an empty sketch or with the newest one."""
     survey = yield from _survey(mark)
     if isinstance(survey, Refused):
         return survey
@@ -148,10 +148,10 @@ def _survey(mark: Mark) -> Steps[_Survey | Refused]:
 
 
 def _find_good(mark: Mark, survey: _Survey) -> Steps[StoredState | Refused]:
-    """The newest state older than the newest manifest's that loads in full.
+    """The newest state that is older than the newest manifest's and can be loaded in full.
 
-    After a rollback the states in between come later than the one gone back to, though their numbers are lower:
-    going back once more must not go forth to them again.
+    After a rollback, the states in between have lower numbers but are newer than the one it returned to. A second
+    rollback must not return to them.
     """
     assert survey.newest is not None
     readable = survey.newest.number == survey.numbers[-1]
@@ -170,7 +170,7 @@ def _find_good(mark: Mark, survey: _Survey) -> Steps[StoredState | Refused]:
 
 
 def _went_back(mark: Mark, newest: Manifest) -> Steps[bool]:
-    """Whether a rollback made this state; a claim only copied it."""
+    """Whether a rollback created this state; a claim only copies it."""
     if newest.kind is not Kind.CLAIM:
         return newest.kind is Kind.ROLLBACK
     maker = yield from read_manifest(mark.prefix, newest.state_id.number, where=mark.where)

@@ -1,8 +1,8 @@
-"""What may be removed from the store. Safe without a clock, at any time, by anybody, however late it happens.
+"""What may be removed from the store. Safe without a clock, at any time, by any process, however late a delete happens.
 
-Kept are the newest `keep` distinct *states* (a claim copies one, and pushes none out [O]) with all that they
-refer to, and every snapshot that the output topic may still refer to. Blobs named for a slot after the
-newest manifest belong to a checkpoint in the making, and are never touched [C].
+Kept are the newest `keep` distinct *states* with all that they refer to (a claim copies a state, so it removes none
+[O]), and every snapshot that the output topic may still refer to. Blobs that are named for a slot after the newest
+manifest belong to a checkpoint that is being written, and are never touched [C].
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ class Removed:
 
 @dataclass(frozen=True)
 class Kept:
-    """The top manifest of each kept state, newest first. Not `complete`: one could not be read."""
+    """The newest manifest of each kept state, newest first. Not `complete`: one could not be read."""
 
     tops: tuple[Manifest, ...]
     complete: bool
 
     @property
     def floor(self) -> int:
-        """The lowest manifest that stays: the one that made the oldest kept state."""
+        """The lowest manifest that stays: the one that created the oldest kept state."""
         return self.tops[-1].state_id.number
 
 
 def retain(prefix: str, *, keep: int, own: Manifest | None = None, where: str) -> Steps[Removed | Fenced | Refused]:
-    """Remove what is not kept: manifests first, ascending, one at a time, each confirmed [D]; then blobs.
+    """Removes what is not kept. First manifests, in ascending order, one at a time, each confirmed [D]; then blobs.
 
-    `own` is the caller's manifest, for an owner: he stops if there is a newer one. Without it (a person's
-    `prune`) the newest one found is taken.
+    `own`: the caller's manifest, if the caller is the owner; it stops if there is a newer one. Without `own` (a
+    person's `prune`) the newest one found is taken.
     """
     assert keep >= 1
     numbers = numbers_of((yield from list_keys(manifests_prefix(prefix))))
@@ -70,12 +70,12 @@ def retain(prefix: str, *, keep: int, own: Manifest | None = None, where: str) -
 
 
 def find_kept(prefix: str, newest: Manifest, numbers: list[int], *, keep: int, where: str) -> Steps[Kept]:
-    """Walk down the chain, one read a state: a state's id says where the claims that copied it end."""
+    """Walks down the chain with one read for each state: a state's id says where the claims that copied it end."""
     tops, complete, listed = [newest], True, set(numbers)
     number = newest.state_id.number - 1
     while len(tops) < keep and number in listed:
         found = yield from read_manifest(prefix, number, where=where)
-        if isinstance(found, Refused):  # damaged, or just removed by another: what it refers to is unknown
+        if isinstance(found, Refused):  # damaged, or just removed by another process: its references are unknown
             complete = False
             number -= 1
         else:
@@ -89,10 +89,10 @@ def removable_manifests(numbers: Iterable[int], kept: Kept) -> list[int]:
 
 
 def removable_blobs(keys: Iterable[str], kept: Kept) -> list[str]:
-    """Blobs that no kept manifest, no manifest to come and no published snapshot refers to.
+    """Blobs to which no kept manifest, no later manifest and no published snapshot refers.
 
-    A produce whose report was lost may have reached the topic: every snapshot from the last acknowledged
-    one on may be the newest that readers see, so all of those stay until a later one is acknowledged.
+    A produce may have reached the topic though its report was lost. So every snapshot from the last acknowledged one on
+    may be the newest for readers: all of them stay until a later one is acknowledged.
     """
     if not kept.complete:
         return []

@@ -1,9 +1,9 @@
-"""What a procedure may ask of the world, and what the world may answer. No procedure here touches anything.
+"""The requests of procedures to store and broker, and their answers. No procedure does any I/O itself.
 
-A procedure is a generator: it yields requests, is sent answers, and returns an outcome. So one and the same
-code runs on a real store (`state/perform.py`, `worker/jobs.py`) and in a model that stops, delays, doubles and loses at
-every yield. `UNKNOWN` means that the request may or may not have happened, and may still happen later; the
-procedure decides what to send again, its driver decides how long to wait and when to give up.
+A procedure is a generator: it yields requests, is sent answers, and returns an outcome. So the same code runs on a real
+store (`state/perform.py`, `worker/jobs.py`) and in a model that stops, delays, repeats and loses requests at every
+yield. `UNKNOWN` means that the request may or may not have taken effect, and may still do so later. The procedure
+decides what to send again; its driver decides how long to wait and when to stop.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Put:
 
 @dataclass(frozen=True)
 class Delete:
-    """Answered by DONE (also when there was nothing) or UNKNOWN."""
+    """Answered by DONE (also if the key did not exist) or UNKNOWN."""
 
     key: str
 
@@ -81,7 +81,7 @@ class Delete:
 
 @dataclass(frozen=True)
 class AskLog:
-    """The input partition's watermarks, asked each time. `again`: the last answer is not believed, wait first."""
+    """The input partition's watermarks, asked each time. `again`: the last answer is not believed, so wait first."""
 
     again: bool = False
 
@@ -107,7 +107,7 @@ class AskCommitted:
 class AskOutputEpoch:
     """The highest epoch that the output topic has for this partition's key: an int or None.
 
-    `needed`: without an answer a state must not begin. A claim goes on without one if the topic can't be read.
+    `needed`: without an answer no state must be begun. A claim continues without one if the topic can't be read.
     """
 
     needed: bool = True
@@ -123,7 +123,7 @@ Steps: TypeAlias = Generator[StoreRequest | Question, Any, T]
 
 @dataclass(frozen=True)
 class Fenced:
-    """Somebody else owns the partition: drop the state, publish nothing, commit nothing, rejoin the group."""
+    """Another worker owns the partition: drop the state, publish nothing, commit nothing, join the group again."""
 
     number: int
 
@@ -135,7 +135,7 @@ class Refused:
     why: str
     remedy: str
     newer: bool = False
-    """Written by a newer program: not damaged, and nothing for this one to repair."""
+    """Written by a newer program: it is not damaged, so this program must not repair it."""
 
     def error(self) -> RefusedStateError:
         return RefusedStateError(f"{self.why}; {self.remedy}")
@@ -145,7 +145,7 @@ class Refused:
 
 
 def until_known(request: StoreRequest) -> Steps[Any]:
-    """For requests that may be repeated at will: reads, deletes, puts of the same bytes to the same key."""
+    """For requests that can be repeated without harm: reads, deletes, puts of the same bytes to the same key."""
     while True:
         answer = yield request
         if answer is not Answer.UNKNOWN:
