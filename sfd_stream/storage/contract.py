@@ -1,7 +1,7 @@
-"""What every checkpoint store promises, and what a key may look like.
+"""The guarantees of every checkpoint store, and the form of keys.
 
-A store gives an atomic create-if-absent, and `get` and `list` that see every write that has returned, from
-this process or another. The checkpoint protocol rests on no more than that, and on no less.
+A store has an atomic create-if-absent. Its `get` and `list` include every write that has returned, in this process or
+another one. The checkpoint protocol needs exactly these guarantees.
 """
 
 from __future__ import annotations
@@ -17,38 +17,38 @@ PART_MAX_BYTES = 255
 KEY_MAX_BYTES = 1024
 
 _PLAIN = frozenset((string.ascii_letters + string.digits + "-_").encode())
-# Nothing hidden: that is where temp files, NFS's own `.nfs...` and the folders . and .. are.
+# No hidden names: temp files, NFS's own `.nfs...` and the folders . and .. are hidden.
 _PART = re.compile(r"[A-Za-z0-9_~%=-][A-Za-z0-9._~%=-]{0,254}")
 
 
 class Store(Protocol):
     """Blobs under keys. Safe to use from several threads; every call ends within a bounded time.
 
-    Besides the errors named below, any call may raise StoreUnavailableError (may pass: try again; whether a
-    write took effect is then *unknown*) or StoreRefusedError (will not pass by waiting; nothing was written).
+    Besides the errors named below, any call may raise StoreUnavailableError (temporary, so try again; it is *unknown*
+    whether a write took effect) or StoreRefusedError (permanent; nothing was written).
 
-    A key is never also the folder of another key: where `a/b` is an object, `a` is not.
+    A key is never also the folder of another key: if `a/b` is an object, `a` is not.
     """
 
     @property
     def url(self) -> str:
-        """Where the store is, without credentials: fit for a log."""
+        """Where the store is, without credentials, so that it can be logged."""
         ...
 
     def create_if_absent(self, key: str, data: bytes) -> None:
-        """Write `data` if nothing is under `key`: of all that ever try, one succeeds. Durable on return.
+        """Writes `data` if the key does not exist: of all callers that try, one succeeds. Durable on return.
 
-        Raises ObjectExistsError when something is there. It may be one's own: an earlier attempt whose answer
-        was lost, or that the client library sent twice. Only the content tells, so it should carry a nonce.
+        Raises ObjectExistsError if the key exists. The object may be the caller's own: from an earlier attempt whose
+        answer was lost, or that the client library sent twice. Only the content can decide, so it should have a nonce.
         """
         ...
 
     def put(self, key: str, data: bytes) -> None:
-        """Write or replace, as a whole. Durable on return."""
+        """Writes or replaces the object as a whole. Durable on return."""
         ...
 
     def get(self, key: str, *, max_bytes: int | None = None) -> bytes:
-        """The whole content; of one longer than `max_bytes` no more than a byte beyond. Raises ObjectMissingError."""
+        """The whole content; at most one byte more than `max_bytes` of a longer one. Raises ObjectMissingError."""
         ...
 
     def list(self, prefix: str, *, start_after: str | None = None) -> list[str]:
@@ -56,7 +56,7 @@ class Store(Protocol):
         ...
 
     def delete(self, key: str) -> None:
-        """Remove; that nothing is there is no error. Durable on return."""
+        """Removes the object. A key that does not exist is no error. Durable on return."""
         ...
 
 
@@ -87,7 +87,7 @@ def part_text(part: str) -> str:
 
 
 def check_key(key: str) -> str:
-    """The key itself, if every part is safe on every store. A path that climbs out ends here."""
+    """The key itself, if every part is safe on every store. A path that leads outside the store is refused."""
     parts = key.split("/")
     bad = next((part for part in parts if not is_safe_part(part)), None)
     if bad is not None:

@@ -1,11 +1,11 @@
-"""Checkpoints in a folder. What was written survives a loss of power; what was half written has no name.
+"""Checkpoints in a folder. A completed write survives a loss of power; an incomplete one never gets its name.
 
-    create  temp file, fsync, link to the name (atomic: fails if the name is there), unlink temp, fsync folder
+    create  temp file, fsync, link to the name (atomic: fails if the name exists), unlink temp, fsync folder
     put     temp file, fsync, rename to the name, fsync folder
 
-Readers see the old state or the new one. A crash leaves at most a temp file, which no list shows and
-`remove_stale` takes away. The file system must have hard links, and an NFS mount must not cache what other
-clients change (`lookupcache=none,actimeo=0`): LIST and GET must see every earlier write.
+Readers get the old state or the new one. A crash leaves at most a temp file: no list contains it, and `remove_stale`
+removes it. The file system must have hard links. An NFS mount must not cache changes of other clients
+(`lookupcache=none,actimeo=0`): LIST and GET must include every earlier write.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ if TYPE_CHECKING:
 
 Access = Literal["owner", "group", "everyone"]
 _MODES = {"owner": (0o600, 0o700), "group": (0o660, 0o770), "everyone": (0o644, 0o755)}
-"""Of files and of folders."""
+"""Modes of files and of folders."""
 
 _TEMPORARY_PREFIX = ".tmp-"
 _NO_HARD_LINKS = frozenset({errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EXDEV})
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _NO_RIGHTS = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
-# EEXIST is left over from making a folder where a file is.
+# EEXIST comes from creating a folder where a file exists.
 _NOT_A_PLACE = frozenset({errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP})
 _NOT_OFFERED = frozenset({errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL})
 
 
 class DiskStore:
-    """`fsync` and `link` are the two calls on which the promise rests; tests make them fail."""
+    """The guarantees depend on two calls, `fsync` and `link`; tests make them fail."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class DiskStore:
         with self._named("read", key):
             self._settle(path.parent)
             try:
-                # A pipe must not hold us up, and a device must not be read at all.
+                # A pipe must not block us, and a device must not be read at all.
                 descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
             except (FileNotFoundError, NotADirectoryError):
                 raise ObjectMissingError(f"no {key} in {self.url}") from None
@@ -121,10 +121,10 @@ class DiskStore:
             self._sync_folder(path.parent)
 
     def remove_stale(self, prefix: str = "") -> int:
-        """Remove temp files below `prefix` whose writers are gone, and say how many.
+        """Removes temp files below `prefix` whose writers have ended. Returns their number.
 
-        A writer holds a lock on its temp file while it lives, so no clock is asked. Where locks do not reach
-        (some NFS mounts) a living writer may lose its temp file: it then has nothing to link and says so.
+        A writer locks its temp file while it lives, so no clock is needed. Where locks do not work (some NFS mounts), a
+        running writer may lose its temp file: then its link fails, and it raises an error.
         """
         folder = self._root / check_prefix(prefix)
         with self._named("clean", prefix):
@@ -134,11 +134,11 @@ class DiskStore:
         return self._root / check_key(key)
 
     def _write(self, path: Path, data: bytes, publish: Callable[[Path, Path], None]) -> None:
-        """Give `data` its name by `publish`, once it is on the disk; then put the name on the disk too."""
+        """Gives `data` its name by `publish` once it is on the disk, then puts the name on the disk too."""
         self._make_durable_folder(path.parent)
         with self._temporary(path.parent) as (descriptor, temporary):
             _write_all(descriptor, data)
-            # After a failed fsync the kernel may have dropped the pages: this file never gets its name.
+            # After a failed fsync the kernel may have dropped the pages, so this file never gets its name.
             self._fsync(descriptor)
             publish(temporary, path)
         self._sync_folder(path.parent)
@@ -147,7 +147,7 @@ class DiskStore:
         try:
             self._link(temporary, path)
         except FileExistsError:
-            # NFS may repeat a link whose answer was lost and then report our own name: a second link tells.
+            # NFS may repeat a link whose answer was lost, and then find our own name: the link count decides.
             if temporary.stat().st_nlink != 2:
                 raise self._exists(path, path.relative_to(self._root).as_posix()) from None
         except OSError as error:
@@ -165,7 +165,7 @@ class DiskStore:
 
     @contextlib.contextmanager
     def _temporary(self, folder: Path) -> Iterator[tuple[int, Path]]:
-        """A new file that only we know, locked while we live; its temp name is gone at the end."""
+        """A new file that only we know, locked while we use it. Its temp name is removed at the end."""
         descriptor, path = _open_temporary(folder)
         try:
             os.fchmod(descriptor, self._file_mode)  # whatever the umask
@@ -177,9 +177,9 @@ class DiskStore:
                 path.unlink()
 
     def _make_durable_folder(self, folder: Path) -> None:
-        """Make the folder and sync it into its parents.
+        """Creates the folder and syncs it into its parents.
 
-        Also when it was there already: the process that created it may have died before the sync.
+        A folder that exists is synced too: the process that created it may have ended before the sync.
         """
         if folder in self._durable_folders and folder.is_dir():
             return
@@ -189,12 +189,12 @@ class DiskStore:
             chain = list(itertools.takewhile(lambda one: one != top, (folder, *folder.parents)))
             for one in chain:
                 self._fsync_parent(one)
-            # Trusted only now: a folder is no safer than those above it.
+            # Only now: a folder is no safer than the folders above it.
             self._durable_folders.update(chain)
 
     def _make_folders(self, folder: Path) -> None:
-        """As `mkdir -p`, with our rights on each new folder, whatever the umask. A group that a folder inherits from
-        the one above it, as on a volume with an fsGroup, stays.
+        """Like `mkdir -p`, with our rights on each new folder, independent of the umask. A group that a folder inherits
+        from the one above it, as on a volume with an fsGroup, stays.
         """
         missing = list(itertools.takewhile(lambda one: not one.exists(), (folder, *folder.parents)))
         for one in reversed(missing or [folder]):
@@ -203,7 +203,7 @@ class DiskStore:
             except FileExistsError:
                 if not one.is_dir():
                     raise
-                continue  # another made it just now: its rights are its owner's
+                continue  # another process has just created it: its creator sets the rights
             except FileNotFoundError as error:
                 if not one.parent.is_dir():
                     raise
@@ -217,12 +217,12 @@ class DiskStore:
         try:
             self._fsync_folder(folder.parent)
         except PermissionError:
-            # Above our root a folder need not be readable to us; its creator has made it durable.
+            # Above our root a folder need not be readable for us; its creator has made it durable.
             if folder != self._root:
                 raise
 
     def _sync_folder(self, folder: Path) -> None:
-        """Put the folder's names on the disk; if that fails, remember it."""
+        """Puts the folder's names on the disk. If that fails, notes the folder."""
         try:
             self._fsync_folder(folder)
         except OSError:
@@ -231,10 +231,10 @@ class DiskStore:
             raise
 
     def _settle(self, folder: Path) -> None:
-        """A name that we made but could not sync must not be taken for durable because it can be read."""
+        """A name that we created but could not sync must not count as durable just because it can be read."""
         if folder not in self._unsure_folders:
             return
-        # Under the lock, so that a sync that fails meanwhile is noted after this one, not forgotten by it.
+        # Under the lock, so that a failure of another sync meanwhile is noted after this one, and is not lost.
         with self._lock:
             self._fsync_folder(folder)
             self._unsure_folders.discard(folder)
@@ -250,7 +250,7 @@ class DiskStore:
         self._settle(folder)
         try:
             with os.scandir(folder) as entries:
-                # What can't be a key is not ours: temp files, a volume's lost+found.
+                # A name that can't be a key is not ours: temp files, a volume's lost+found.
                 found = [(entry.name, entry.is_dir()) for entry in entries if is_safe_part(entry.name)]
         except (FileNotFoundError, NotADirectoryError):
             return
@@ -263,7 +263,7 @@ class DiskStore:
 
     @contextlib.contextmanager
     def _named(self, verb: str, key: str) -> Iterator[None]:
-        """What the operating system says, as an error of ours that says what to do."""
+        """Raises errors of the operating system as our own, with what to do."""
         try:
             yield
         except OSError as error:
@@ -294,7 +294,7 @@ def _open_temporary(folder: Path) -> tuple[int, Path]:
     while True:
         path = folder / f"{_TEMPORARY_PREFIX}{secrets.token_hex(12)}"
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        # A cleaner that came between the open and the lock took the file for stale: take another name.
+        # A cleaner may have removed the file between the open and the lock: use another name.
         if _lock(descriptor) is not False and os.fstat(descriptor).st_nlink == 1:
             return descriptor, path
         os.close(descriptor)

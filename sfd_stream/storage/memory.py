@@ -1,4 +1,4 @@
-"""A store in this process, for tests and trials: the whole contract, nothing kept when the process ends."""
+"""A store in this process, for tests and trials. It keeps the contract until the process ends, then all is lost."""
 
 from __future__ import annotations
 
@@ -54,6 +54,6 @@ class MemoryStore:
 
 
 def shared_memory_store(name: str) -> MemoryStore:
-    """The one store of that name in this process."""
+    """The store of that name in this process. There is one."""
     with _shared_lock:
         return _shared.setdefault(name, MemoryStore(name))

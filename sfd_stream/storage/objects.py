@@ -1,9 +1,8 @@
-"""Checkpoints in an object store (S3 and its kin, Google Cloud Storage, Azure Blob Storage), by obstore.
+"""Checkpoints in an object store (S3 and compatible ones, Google Cloud Storage, Azure Blob Storage), by obstore.
 
-A request ends within `retry_s` + `timeout_s` (a list is a request for each thousand keys, a large put one for
-each 16 MiB): obstore repeats what failed on the way or with a 5xx, with exponential backoff and jitter. A
-repeated create may meet its own first attempt and say ObjectExistsError: the nonce in the content settles
-that, one level up.
+A request ends within `retry_s` + `timeout_s` (a list is one request for each thousand keys, a large put one for each 16
+MiB). obstore repeats requests that failed on the network or with a 5xx, with exponential backoff and jitter. A repeated
+create may find its own first attempt and raise ObjectExistsError: the caller compares the content.
 """
 
 from __future__ import annotations
@@ -33,13 +32,13 @@ if TYPE_CHECKING:
 
     from obstore.store import ClientConfig, RetryConfig
 
-# Above this a blob goes up in parts, each with a timeout and retries of its own.
+# A blob above this size is uploaded in parts, each with a timeout and retries of its own.
 _PART_BYTES = 16 * 1024 * 1024
 _LIST_CHUNK = 1000
 
 _STATUS = re.compile(r"status code: (\d{3})")
 _NO_SUCH_BUCKET = re.compile(r"NoSuchBucket|ContainerNotFound|bucket does not exist|ContainerBeingDeleted")
-# S3 answers 409 to a create that met another in flight, with nothing decided; obstore says "exists".
+# S3 answers 409 to a create during another one, and neither is decided yet; obstore reports "exists".
 _UNDECIDED = re.compile(r"ConditionalRequestConflict|OperationAborted")
 _WRONG_FOR_GOOD = re.compile(r"configured region|BadScheme")
 _HTTP_KIND = re.compile(r"HttpError \{\s*kind: (\w+)")
@@ -49,7 +48,7 @@ _QUERY = re.compile(r"\?[^\s\"'<>]+")
 
 @dataclass(frozen=True)
 class Limits:
-    """How long a call may take. `timeout_s` is for one attempt, `retry_s` for beginning another."""
+    """How long a call may take. `timeout_s`: time limit of one attempt; `retry_s`: time in which attempts may begin."""
 
     connect_timeout_s: float = 5.0
     timeout_s: float = 30.0
@@ -112,7 +111,7 @@ class ObjectStore:
             raise
 
     def _is_missing(self, key: str) -> bool:
-        """S3 answers 403 for a missing object where only a prefix may be listed: the list shows whether it exists."""
+        """S3 answers 403 for a missing object if only a prefix may be listed: then the list decides."""
         with contextlib.suppress(StoreError):
             return key not in self.list(key.rpartition("/")[0])
         return False
@@ -130,7 +129,7 @@ class ObjectStore:
             return obstore.head(self._remote, key)["last_modified"].timestamp()
 
     def delete(self, key: str) -> None:
-        # Some stores say so when there is nothing to delete; it is what we wanted.
+        # Some stores report an error if the object does not exist, which is the wanted result.
         with contextlib.suppress(ObjectMissingError), self._named("delete", check_key(key)):
             obstore.delete(self._remote, key)
 
@@ -138,14 +137,14 @@ class ObjectStore:
     def _named(self, verb: str, key: str) -> Iterator[None]:
         try:
             yield
-        # What obstore raises without a name of its own are built-ins: not found, not implemented, bad values.
+        # obstore raises built-ins for what it has no name for: not found, not implemented, bad values.
         except (exceptions.BaseError, OSError, NotImplementedError, ValueError) as error:
-            # Not chained: the original's text holds request URLs, which may carry a signature.
+            # Not chained: the original's text has request URLs, which may contain a signature.
             raise _translated(error, f"can't {verb} {key or 'anything'} in {self.url}", verb) from None
 
 
 def open_s3(bucket: str, prefix: str, url: str, options: Mapping[str, str]) -> ObjectStore:
-    # One request for one delete: S3's bulk delete is missing in many of its kin.
+    # One request for one delete: many compatible stores do not have S3's bulk delete.
     config, client, retry = _split({"disable_bulk_delete": "true"} | dict(options))
     with _settings(url):
         remote = S3Store(bucket, prefix=prefix or None, config=config, client_options=client, retry_config=retry)
@@ -167,7 +166,7 @@ def open_azure(container: str, prefix: str, url: str, options: Mapping[str, str]
 
 
 def _split(options: Mapping[str, str]) -> tuple[Any, ClientConfig, RetryConfig]:
-    """Our own options apart from those that obstore's store of that kind knows."""
+    """Separates our own options from those of obstore's store."""
     rest = dict(options)
     allow_http = rest.pop("allow_http", "false").lower()
     if allow_http not in {"true", "false"}:
@@ -239,7 +238,7 @@ def _is_final(error: Exception, said: str) -> bool:
 
 
 def _first_line(error: Exception) -> str:
-    """What the library says without its debug dump, markup and request signatures."""
+    """The library's message without its debug dump, markup and request signatures."""
     text, _, dump = str(error).partition("\n\nDebug source")
     kind = _HTTP_KIND.search(dump)
     text = f"{text} ({kind.group(1).lower()})" if kind else text

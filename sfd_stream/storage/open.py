@@ -1,15 +1,14 @@
-"""From `checkpoint.url` to a store; a wrong URL ends in a sentence that says how to write it.
+"""Opens the store of `checkpoint.url`. The error for a wrong URL says how to write it.
 
     file:///var/lib/sfd          a folder
-    s3://bucket/prefix           S3 and its kin        endpoint, region, access_key_id, secret_access_key, ...
+    s3://bucket/prefix           S3 and compatible     endpoint, region, access_key_id, secret_access_key, ...
     gs://bucket/prefix           Google Cloud Storage  service_account, application_credentials, ...
     az://container/prefix        Azure Blob Storage    account_name, account_key, ...
     memory://name                this process only
 
-Options are those of obstore's S3Store, GCSStore and AzureStore by the same names (as well
-`virtual_hosted_style_request`), and for all three `allow_http`, `connect_timeout_s`, `timeout_s`, `retry_s`,
-`max_retries`. What is not given comes from the usual environment (AWS_*, GOOGLE_*, AZURE_*) and from the
-machine's or pod's own identity.
+Options have the names of obstore's S3Store, GCSStore and AzureStore (also `virtual_hosted_style_request`). All three
+also take `allow_http`, `connect_timeout_s`, `timeout_s`, `retry_s` and `max_retries`. Options that are not given come
+from the usual environment (AWS_*, GOOGLE_*, AZURE_*) and from the identity of the machine or pod.
 """
 
 from __future__ import annotations
@@ -34,9 +33,9 @@ _KNOWN = "file:///folder, s3://bucket/prefix, gs://bucket/prefix, az://container
 
 
 def open_store(url: str, options: Mapping[str, str] = _NO_OPTIONS, *, file_access: Access = "owner") -> Store:
-    """The store at `url`. Nothing is reached yet: a wrong password shows at the first call.
+    """The store at `url`. No request is made yet: a wrong password causes an error at the first call.
 
-    `file_access` says who may use the files that are written to a folder.
+    `file_access`: who may use the files that are written to a folder.
     """
     parts = _split(url)
     if parts.scheme in _OBJECT_STORES:
@@ -49,7 +48,7 @@ def open_store(url: str, options: Mapping[str, str] = _NO_OPTIONS, *, file_acces
 
 
 def _split(url: str) -> SplitResult:
-    """The URL's parts; nothing of a URL that may hold a secret is repeated in a message."""
+    """The URL's parts. A message never repeats a part of a URL that may contain a secret."""
     try:
         parts = urlsplit(url)
     except ValueError as error:
@@ -74,7 +73,7 @@ def _split(url: str) -> SplitResult:
 
 
 def _shown(url: str) -> str:
-    """The URL in a message; one with an @ may hold credentials, however it is malformed."""
+    """The URL in a message. A URL with an @ may contain credentials, even if it is malformed."""
     return "(which may hold credentials)" if "@" in url else repr(url)
 
 

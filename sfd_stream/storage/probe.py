@@ -1,5 +1,5 @@
-"""Does this store keep the contract? Some servers take a conditional create and overwrite all the same, and
-some only do so when two come at once, which a single try does not show: so writers race here.
+"""Checks that a store keeps the contract. Some servers accept a conditional create and overwrite all the same; others
+only if two come at once, which a single attempt does not find: so several writers try at the same moment here.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 def probe_store(store: Store, nonce: str, *, writers: int = 8) -> None:
-    """Try each promise on a key of its own, `probe/{nonce}`, and leave nothing behind.
+    """Tries each guarantee on a key of its own, `probe/{nonce}`, and removes it.
 
-    Raises StoreRefusedError for a promise not kept, and whatever the store itself raises.
+    Raises StoreRefusedError for a guarantee that does not hold, and the store's own errors.
     """
     key = f"probe/{nonce}"
     try:
@@ -32,7 +32,7 @@ def probe_store(store: Store, nonce: str, *, writers: int = 8) -> None:
 
 
 def _race(store: Store, key: str, contents: list[bytes]) -> bytes:
-    """The content of the one writer that created the key, of all that tried at the same moment."""
+    """Several writers create the key at the same moment. Returns the content of the one that succeeded."""
     start = threading.Barrier(len(contents))
 
     def create(data: bytes) -> bool:
@@ -40,7 +40,7 @@ def _race(store: Store, key: str, contents: list[bytes]) -> bytes:
         try:
             store.create_if_absent(key, data)
         except (ObjectExistsError, StoreUnavailableError):
-            # Without a clear yes the content decides: the answer to one's own write may have been lost.
+            # Without a clear success the content decides: the answer to one's own write may have been lost.
             return store.get(key) == data
         return True
 
