@@ -1,4 +1,4 @@
-"""A question that the loop asks again and again in the background."""
+"""A question that the loop repeats in the background."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class Background(Generic[T]):
-    """One question at a time, asked at most every `every_s`. The loop's thread alone calls it."""
+    """One question at a time, asked at most every `every_s`. Only the loop's thread calls it."""
 
     def __init__(self, runtime: Runtime, every_s: float) -> None:
         self._runtime = runtime
@@ -29,7 +29,7 @@ class Background(Generic[T]):
         self._asking = self._runtime.io.submit(question, *args)
 
     def take(self) -> Future[T] | None:
-        """The answered question, once; None while there is no answer."""
+        """The question that was answered, once; None while there is no answer."""
         if self._asking is None or not self._asking.done():
             return None
         found, self._asking = self._asking, None

@@ -1,7 +1,7 @@
-"""The bases that rows are scored by: the newest merged snapshot, read in the background, and the one before it.
+"""The bases by which rows are scored: the newest merged snapshot, read in the background, and the one before it.
 
-A row that the sketch has counted looks ordinary to it. So each row is scored by the newest basis that has not counted
-it; where there is none, by the newest one, and its score says so.
+A row that the sketch has counted gets too low a score. So each row is scored by the newest basis that has not counted
+it; if there is none, by the newest one, and its score has a note of that.
 """
 
 from __future__ import annotations
@@ -39,20 +39,20 @@ LOG_EVERY_S = 60.0
 
 @dataclass(frozen=True, eq=False)
 class ScoringBasis:
-    """A scorer, which rows it has counted, and how its coordinates are turned to fit those of the basis before."""
+    """A scorer, the rows it has counted, and the rotation of its coordinates to those of the basis before."""
 
     id: str
     scorer: Scorer
     counted_to: Mapping[int, int]
     """By partition of the input topic: rows of records before this offset are counted."""
     made_at_s: float
-    """When the oldest of its parts was made."""
+    """When its oldest part was made."""
     rotation: Float
     pinned: bool = False
 
     @property
     def line(self) -> str:
-        """Equal for bases whose scores can be compared with each other."""
+        """Equal for bases whose scores can be compared."""
         which = f"pinned {self.id}" if self.pinned else "newest"
         return f"{which}, k={self.scorer.k}, {'centred' if self.scorer.mean is not None else 'not centred'}"
 
@@ -100,9 +100,9 @@ def id_of(merged: MergedSketch) -> str:
 
 
 def check_meaning(merged: MergedSketch, columns: Columns, where: str) -> None:
-    """Raises RefusedStateError unless the columns of the sketch mean what those of the rows mean.
+    """Raises RefusedStateError unless the columns of sketch and rows have the same meaning.
 
-    `where` says whose snapshots they are, like "of topic sketches".
+    `where`: the origin of the snapshots, like "of topic sketches".
     """
     mine = _described(columns)
     theirs = {"input.columns": merged.columns}
@@ -158,8 +158,8 @@ class NewestBasis:
         self._pending = True
 
     def read(self) -> ScoringBasis | None:
-        """The basis of the snapshots there are now; None if it is still the last one. NoSnapshotError before a first
-        one, or while it has too few directions.
+        """The basis of the newest snapshots; None if it is the same as the last one. NoSnapshotError before the first
+        snapshot, or while it has too few directions.
         """
         self._pending |= self.reader.refresh()
         if not self._pending:
@@ -180,7 +180,7 @@ class NewestBasis:
 
 
 class Bases:
-    """The basis of now, the one before it, and the reference of drift. The loop's thread alone calls it."""
+    """The current basis, the one before it, and the reference of drift. Only the loop's thread calls it."""
 
     def __init__(
         self,
@@ -201,7 +201,7 @@ class Bases:
         self._logged_s: float | None = None
 
     def serve(self) -> None:
-        """Once a turn: takes what was read, and reads again in the background. Raises what waiting does not solve."""
+        """Called once a turn: takes what was read, starts the next reading. Raises permanent errors."""
         found = self._taken(self._reading)
         if found is not None:
             self._before, self.newest = self.newest, found
@@ -215,7 +215,7 @@ class Bases:
 
     @property
     def missing(self) -> str | None:
-        """What rows can't be scored without; None once everything is here."""
+        """What is missing before rows can be scored; None if nothing is."""
         if self.newest is None:
             return "a basis to score rows by"
         return "drift.reference" if self._read_reference is not None and self.reference is None else None

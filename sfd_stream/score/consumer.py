@@ -3,9 +3,9 @@
     poll ──► decode ──► scoring thread ──► round: scores, states and offsets delivered
                └─► dead letters
 
-One thread, the loop's, owns the consumer, the producer and the table of partitions, and decides everything. Claims and
-rounds are jobs that it drives (worker/jobs.py). Offsets are committed only together with, or after, the scores of all
-records before them: whatever is killed, the next owner reads from there, and no row stays unscored.
+The loop's thread owns the consumer, the producer and the table of partitions, and decides everything. It drives claims
+and rounds as jobs (worker/jobs.py). Offsets are committed only together with, or after, the scores of all records
+before them: after any kill the next owner reads from there, and no row stays without a score.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ ROUND_EVERY_S = 0.1
 """A round begins at most this often: each one writes the states of its partitions."""
 
 ROWS_MAX, BATCHES_MAX = 20_000, 16
-"""Reading pauses while this many rows or batches are being scored or wait for their round. It bounds memory, and the
+"""Reading pauses while this many rows or batches are being scored or wait for their round. It bounds memory and the
 time of a transaction: a score may be some hundred times as large as its row."""
 
 STATE_PAUSES_S = (0.2, 0.5, 1.0, 2.0, 4.0, 8.0)
-"""Between readings of the state topic while the state of a committed transaction is not visible there yet."""
+"""Pauses between readings of the state topic while the state of a committed transaction is not visible there yet."""
 
 STATUS_EVERY_S = 1.0
 ENDS_EVERY_S, ENDS_TIMEOUT_S = 5.0, 3.0
-"""The ends of the partitions: a fetch tells them too, but a paused partition is not fetched."""
+"""How often the ends of partitions are asked for. Fetches bring them too, but a paused partition is not fetched."""
 
 LEAVE_S, FLUSH_S = 5.0, 1.0
 ROUND = "round"
@@ -59,7 +59,7 @@ ROUND = "round"
 
 @dataclass(eq=False)
 class ScoreConsumer:
-    """`run` until `stop`, until the end, or until something refuses. Also the source's RebalanceListener."""
+    """`run` lasts until `stop`, until the end is reached, or until an error. Also the source's RebalanceListener."""
 
     settings: Settings
     runtime: Runtime
@@ -135,7 +135,7 @@ class ScoreConsumer:
         """Decodes a batch, sends bad messages to the dead-letter topic, hands the rows over to the scoring thread."""
         owned = self.partitions.get(batch.partition)
         if owned is None or not owned.is_read:
-            return  # released while this batch was on its way
+            return  # released after this batch was polled
         if missing := self.intake.missing_schemas(batch):
             self.source.put_back(batch)
             owned.schemas_awaited = missing
@@ -157,14 +157,14 @@ class ScoreConsumer:
         return scored
 
     def _serve(self) -> None:
-        """Brings in what jobs wait for: delivery reports, commit results."""
+        """Processes what jobs wait for: delivery reports, commit results."""
         self.watch.alive()
         if self.sink is not None:
             self.sink.poll(0.0)
         self.delivery.serve()
 
     def _advance(self, only: Collection[str] | None = None) -> None:
-        """Jobs do all their work themselves; only errors are left."""
+        """Only errors are left to handle: jobs do all their work themselves."""
         for finished in self.jobs.advance(only):
             if finished.key == ROUND:
                 self._in_round = []
@@ -172,7 +172,7 @@ class ScoreConsumer:
                 raise finished.error
 
     def _pause_or_resume(self) -> None:
-        """Derived once a turn from how far scoring and the schema registry are."""
+        """Decides each turn which partitions are paused: by the progress of scoring and schema registry."""
         for owned in self.partitions.values():
             if owned.schemas_awaited and not self.intake.decoder.is_missing(owned.schemas_awaited):
                 owned.schemas_awaited = frozenset()
@@ -191,7 +191,7 @@ class ScoreConsumer:
         self.jobs.start(ROUND, "publication", self._round(ready))
 
     def _round(self, ready: Sequence[ScoredPartition]) -> Job[None]:
-        """One at a time. Stopped anywhere, the next owner reads from the committed offsets.
+        """One at a time. If the scorer stops at any step, the next owner reads from the committed offsets.
 
         1. All batches taken so far are scored, each row by a basis that has not counted it, where there is one.
         2. Every dead letter before the round's offsets is acknowledged.
@@ -219,8 +219,8 @@ class ScoreConsumer:
                     self.watch.delivered(share.owned.number, each)
 
     def _claim(self, given: Sequence[ScoredPartition]) -> Job[None]:
-        """1. The committed offsets are asked for, once no transaction on them is open. A partition without one gets it
-           now: what comes from here on is scored, whatever happens.
+        """1. The committed offsets are asked for, once no transaction on them is open. A partition without one gets
+           it now, so that all rows from here on are scored.
         2. The states that belong to them are read.
         3. A basis is waited for.
         4. Reading begins.
@@ -268,7 +268,7 @@ class ScoreConsumer:
         return max(committed, first)
 
     def _states(self, starts: Mapping[int, int], with_state: Collection[int]) -> Job[Mapping[int, ScoreState]]:
-        """Those that belong to committed offsets; one may become visible a moment after its offset."""
+        """The states of the committed offsets. A state may become visible a moment after its offset."""
         for pause_s in (*STATE_PAUSES_S, None):
             found = yield from self.questions.patiently("score states", self.read_states)
             behind = [p for p in with_state if p not in found or found[p].next_offset < starts[p]]
@@ -283,7 +283,7 @@ class ScoreConsumer:
     # Rebalances: called within `poll`. Only a revoke waits, within its budget.
 
     def on_assign(self, numbers: Collection[int]) -> Mapping[int, Start | None]:
-        """Claims begin at once; partitions are read as soon as it is known where to begin."""
+        """Claims begin at once. A partition is read as soon as its start is known."""
         self._release(numbers)  # a loss without a callback (librdkafka's pull request 5604)
         given = [ScoredPartition(number, self.columns, self.log.bind(partition=number)) for number in numbers]
         self.partitions |= {owned.number: owned for owned in given}
@@ -293,7 +293,7 @@ class ScoreConsumer:
         return dict.fromkeys(numbers)
 
     def on_revoke(self, numbers: Collection[int]) -> None:
-        """The round under way is finished within the budget. What it does not hold is read again by the next owner."""
+        """Finishes the round under way within the budget. The next owner reads all later records again."""
         deadline_s = self.runtime.clock() + self.settings.checkpoint.revoke_budget_s
         while any(owned.number in numbers for owned in self._in_round) and self.runtime.clock() < deadline_s:
             self._serve()
@@ -302,7 +302,7 @@ class ScoreConsumer:
         self._release(numbers)
 
     def on_lost(self, numbers: Collection[int]) -> None:
-        """Already another's: write nothing more for them."""
+        """The partitions are another scorer's already: write nothing more for them."""
         self.log.warning("partitions lost", partitions=sorted(numbers))
         self._release(numbers)
 
@@ -336,7 +336,7 @@ class ScoreConsumer:
             self._ends = yield from ask("ends", lambda limit_s: self.source.end_offsets(everything, limit_s))
 
     def _close(self) -> None:
-        """The round under way is finished (on_revoke), then the group is left."""
+        """Finishes the round under way (on_revoke), then leaves the group."""
         try:
             self.source.close(self.settings.checkpoint.revoke_budget_s + LEAVE_S)
         finally:
@@ -384,8 +384,8 @@ class ScoreConsumer:
             self._asking_ends.ask(self.source.end_offsets, [owned.number for owned in read], ENDS_TIMEOUT_S)
 
     def _lag_of(self, owned: ScoredPartition) -> int:
-        """Records whose scores are not delivered. Where nothing waits, what the client has passed is delivered: it
-        passes control records, which are never handed out.
+        """Records whose scores are not delivered. If nothing waits, all records before the client's position are
+        delivered: the position passes control records, which are never handed out.
         """
         end = max(self.source.known_end(owned.number) or 0, self._log_ends.get(owned.number, 0))
         idle = not owned.scored and owned not in self._in_round
@@ -393,7 +393,7 @@ class ScoreConsumer:
         return max(end - max(owned.delivered_to, passed), 0)
 
     def _drift_of(self, owned: ScoredPartition) -> PartitionDrift | None:
-        """None where there is no reference. The level of a false alarm is shared by all partitions."""
+        """None without a reference. All partitions share the probability of a false alarm."""
         if self.bases.reference is None:
             return None
         shares = owned.shares or BlockMeans(self.settings.drift.block_rows)
@@ -410,7 +410,7 @@ class ScoreConsumer:
         return PartitionDrift(shares, found)
 
     def _check_end(self) -> None:
-        """At the end when the scores of all records up to the ends at the start are delivered, by whichever member."""
+        """At the end when the scores of all records up to the ends at the start are delivered, by any member."""
         left = {p for p, end in self._ends.items() if not self._has_reached(p, end)}
         if not left:
             self._at_end = True

@@ -1,11 +1,11 @@
 """Delivery of a round: the scores of some batches, the states after them, and their offsets.
 
-    transactional   all of it in one transaction, under the group's membership, which the broker refuses to a scorer
-                    that has lost a partition
-    at least once   scores acknowledged ──► states acknowledged ──► offsets committed; stopped in between, the next
-                    owner scores the same records again. States say which rows they have counted: none counts twice.
+    transactional   all of it in one transaction, under the group's membership: the broker refuses it to a scorer that
+                    has lost a partition
+    at least once   scores acknowledged ──► states acknowledged ──► offsets committed. If it stops in between, the next
+                    owner scores the same records again. States have the rows they count: no row counts twice.
 
-A round is delivered or its partitions are released; it is never left out.
+A round is repeated until it is delivered or its partitions are released; it is never skipped.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from sfd_stream.worker.runtime import Runtime
 
 COMMIT_AGAIN_S = 1.0
 PAUSE_S, PAUSE_MAX_S = 0.1, 5.0
-"""Between attempts at a transaction: twice as long after each."""
+"""Between attempts at a transaction: each pause is twice as long as the one before, up to the maximum."""
 
 WITH_STATE = "sfd-score-state"
-"""An offset's metadata: a state of this offset or a later one is on the state topic."""
+"""An offset's metadata: the state topic has a state of this offset or a later one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +53,7 @@ class AtLeastOnce:
     log: Log
     group: str
     topic: str
-    """Of the rows."""
+    """The input topic."""
     state_topic: str
     sink: Sink | None
     failed: Callable[[], None] = lambda: None
@@ -71,7 +71,7 @@ class AtLeastOnce:
         yield from reached(self.runtime, "after-commit")
 
     def commit(self, offsets: Mapping[int, int], metadata: str = "") -> Job[None]:
-        """Until the broker has acknowledged the offset of each partition that is still ours."""
+        """Repeats until the broker has acknowledged the offset of each partition that is still ours."""
         sent_s: float | None = None
         while True:
             last, ours = self.source.last_committed, self.source.assigned
@@ -85,7 +85,7 @@ class AtLeastOnce:
             yield Wait("offset commit")
 
     def serve(self) -> None:
-        """Once a turn: brings in delivery reports and the results of commits."""
+        """Called once a turn: processes delivery reports and the results of commits."""
         if self.sink is not None:
             self.sink.poll(0.0)
         for result in self.source.commit_results():
@@ -93,13 +93,13 @@ class AtLeastOnce:
                 self.log.debug("commit failed", partition=result.partition, error=result.error)
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Nothing to close."""
 
     def _state_message(self, share: Share) -> Outgoing:
         return Outgoing(self.state_topic, key_of(self.group, self.topic, share.owned.number), encode(share.state))
 
     def _acknowledged(self, messages: Sequence[Outgoing]) -> Job[None]:
-        """Each one, sent again if it failed."""
+        """Waits until each message is acknowledged. One that failed is sent again."""
         assert self.sink is not None
         waiting, sent = deque(messages), deque[tuple[Outgoing, Ticket]]()
         while waiting or sent:
@@ -128,7 +128,7 @@ class InTransactions(AtLeastOnce):
     transactions: TransactionalSink
 
     def deliver(self, shares: Sequence[Share]) -> Job[None]:
-        """Offsets, scores and states in one transaction; attempted until it has happened.
+        """Offsets, scores and states in one transaction, repeated until it is committed.
 
         The membership is taken while all partitions of the transaction are ours: another owner of one of them is in a
         later generation of the group, in which the broker refuses this membership.
@@ -163,8 +163,8 @@ class InTransactions(AtLeastOnce):
         return True
 
     def _undelivered(self, shares: Sequence[Share]) -> Job[Sequence[Share]]:
-        """Those whose offset is not committed, asked once no transaction on them is open: a failed one may have
-        happened.
+        """The shares whose offset is not committed, asked once no transaction on them is open: a transaction that
+        failed may have been committed.
         """
         numbers = [share.owned.number for share in _ours(shares)]
         found = yield from self.questions.patiently(

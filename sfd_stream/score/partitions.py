@@ -2,7 +2,7 @@
 
     CLAIMING ──► READING ──► RELEASED        (RELEASED from everywhere)
 
-RELEASED is final: a partition that comes back is a new object, so that a late answer reaches nobody.
+RELEASED is final: a partition that is assigned again is a new object, so a late answer cannot change it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from sfd_stream.wire.score_states import ScoreState
 
 class ScorePhase(Enum):
     CLAIMING = "claiming"
-    """Until it is known where to begin, and there is a basis."""
+    """The start is not known yet, or there is no basis yet."""
     READING = "reading"
     RELEASED = "released"
 
@@ -36,20 +36,20 @@ class PendingBatch(NamedTuple):
 
 @dataclass(eq=False)
 class ScoredPartition:
-    """The loop's thread owns it; `state` is the scoring thread's once the partition is read."""
+    """The loop's thread owns it. Once the partition is read, `state` belongs to the scoring thread."""
 
     number: int
     columns: Columns
-    """As of the last row decoded: with the names of hashed columns learned so far."""
+    """After the last row decoded, with the names of hashed columns learned so far."""
     log: Log
     phase: ScorePhase = ScorePhase.CLAIMING
     state: ScoreState | None = None
     scored: deque[PendingBatch] = field(default_factory=deque)
-    """Batches that no round has taken yet, in order."""
+    """Batches that are in no round yet, in order."""
     delivered_to: int = 0
-    """Scores of all records before it are delivered."""
+    """The scores of all records before this offset are delivered."""
     shares: BlockMeans | None = None
-    """As delivered: means of the share of rows outside the reference of drift."""
+    """Means of the share of rows outside the reference of drift, as delivered."""
     has_changed: bool = False
     """Whether these means differ from their baseline; logged when it becomes true."""
     schemas_awaited: frozenset[int] = frozenset()

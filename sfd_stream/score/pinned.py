@@ -1,7 +1,7 @@
 """Pinned bases: merged sketches that stay as they are, in the checkpoint store under `bases/`.
 
 Scores by a pinned basis can be compared over weeks, and drift has a fixed reference. A pinned basis is the merged
-snapshot itself, under its id: pinning it again changes nothing.
+snapshot itself, stored under its id: pinning it again changes nothing.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class PinnedBases:
         return f"bases/{key_part(self.group)}/{key_part(self.topic)}"
 
     def pin(self, merged: MergedSketch, now_s: float) -> str:
-        """Its id. One that is pinned already is left as it is."""
+        """Pins it and returns its id. If it is pinned already, it is not changed."""
         basis_id = id_of(merged)
         if basis_id not in self.ids():
             self.store.put(f"{self._folder}/{basis_id}", encode_snapshot(self._snapshot_of(merged, now_s)))
@@ -54,7 +54,7 @@ class PinnedBases:
         return sorted((self.load(basis_id) for basis_id in self.ids()), key=lambda pinned: -pinned.at_s)
 
     def load(self, basis_id: str) -> Pinned:
-        """NoSnapshotError if none has this id, FormatError if it is damaged."""
+        """The basis with this id. NoSnapshotError if none has it, FormatError if it is damaged."""
         try:
             data = self.store.get(f"{self._folder}/{key_part(basis_id)}", max_bytes=self.max_bytes)
         except ObjectMissingError:
@@ -88,7 +88,7 @@ class PinnedBasis:
     _done: bool = False
 
     def read(self) -> ScoringBasis | None:
-        """None once it is read. NoSnapshotError while it does not exist."""
+        """The basis; None once it was read. NoSnapshotError while it does not exist."""
         if self._done:
             return None
         found = self.bases.newest() if self.id is None else self.bases.load(self.id)

@@ -1,4 +1,4 @@
-"""A batch of rows to the messages of their scores. Pure: the scoring thread calls it, in the order of the records."""
+"""Converts a batch of rows into the messages of their scores. Pure: the scoring thread calls it in record order."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from sfd_stream.wire.scores import Origin, encode, score_map
 Mask = npt.NDArray[np.bool_]
 
 KINDS = {"p_max": "p_value", "residual_over_mean_min": "residual_over_mean", "t2_min": "t2"}
-"""By threshold: the score that it is about."""
+"""For each threshold, the score to which it applies."""
 
 EXTREME_KEPT = 20
 """Number of extreme rows on the page."""
@@ -34,28 +34,28 @@ EXTREME_KEPT = 20
 
 @dataclass(frozen=True, eq=False)
 class ScoredBatch:
-    """What is to be written about a batch, and the state after it."""
+    """What to write about a batch, and the state after it."""
 
     next_offset: int
     messages: list[Outgoing]
     state: ScoreState
     rows: int
     reported: Counter[str]
-    """Rows by the score for which they are reported."""
+    """Number of rows by the score for which they are reported."""
     over_mean: npt.NDArray[np.float64]
     """Each row's residual over the mean."""
     extreme: Sequence[Mapping[str, Any]] = ()
-    """The last rows that are reported: their scores, as they are written."""
+    """The last rows that are reported: their scores, in the form in which they are written."""
 
 
 @dataclass(frozen=True)
 class BatchScorer:
-    """`topic` is the rows' own; the scores go to `settings.topic`."""
+    """`topic`: the input topic; scores go to `settings.topic`."""
 
     topic: str
     settings: ScoreSettings
     block_rows: int
-    """Rows of a block that is compared with the reference of drift."""
+    """Number of rows of a block that is compared with the reference of drift."""
 
     def score(
         self,
@@ -110,13 +110,13 @@ class BatchScorer:
         )
 
     def _shares(self, decoded: DecodedBatch, basis: ScoringBasis, scores: Scores, reference: ScoringBasis) -> Float:
-        """By row: the share outside the reference's directions. It is known where the basis is the reference."""
+        """For each row, its share outside the reference's directions. Known already if the basis is the reference."""
         if basis.line == reference.line:
             return scores.residual_share
         return reference.scorer.score(decoded.block).residual_share
 
     def _message(self, batch: PartitionBatch, place: int, value: bytes) -> Outgoing:
-        """With the key and the timestamp of the record that the row is of."""
+        """The message, with the key and the timestamp of the row's record."""
         assert self.settings.topic is not None, "checked by the command"
         record = batch.messages[place]
         kind, time_ms = record.timestamp()
@@ -133,7 +133,7 @@ def rows_of(batch: PartitionBatch, decoded: DecodedBatch) -> tuple[Int, Int, Int
 
 
 def kinds_of(scores: Scores, when: Thresholds) -> dict[str, Mask]:
-    """By score: which rows reach its threshold. Of an interval, the lower end must reach it."""
+    """For each score, the rows that reach its threshold. For an interval, the lower end must reach it."""
     found: dict[str, Mask] = {}
     for threshold, value in when.described().items():
         kind = KINDS[threshold]

@@ -1,6 +1,6 @@
-"""What `sfd-stream score` reports about itself: counts as they happen, and a few values that the port reads.
+"""What `sfd-stream score` reports about itself: counts of events, and a few values for the port.
 
-The loop's thread writes, the port's thread reads: what belongs together is replaced as one value.
+The loop's thread writes, the port's thread reads. Values that belong together are replaced as one value.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ class PartitionDrift(NamedTuple):
 
 @dataclass(frozen=True)
 class ScoreStatus:
-    """Once a second."""
+    """Updated once a second."""
 
     doing: str = "joining the consumer group"
     ready: bool = False
     lag: Mapping[int, int] | None = None
-    """By partition that is read: records whose scores are not delivered yet."""
+    """For each partition that is read: the number of records whose scores are not delivered yet."""
     basis_made_at_s: float | None = None
     basis_rows: int | None = None
     drift: Mapping[int, PartitionDrift] = field(default_factory=dict)
 
 
 class ScoreWatch:
-    """`alive` once a turn; the rest as it happens."""
+    """`alive` is called once a turn, the rest when it happens."""
 
     version = __version__
 
@@ -70,7 +70,7 @@ class ScoreWatch:
         self.reported: Counter[str] = Counter()
         self._bins = np.zeros(BIN_MOST - BIN_LEAST + 1, np.int64)
         self._extreme = deque[tuple[float, Mapping[str, Any]]](maxlen=EXTREME_KEPT)
-        """When it was delivered, and the score."""
+        """When the score was delivered, and the score."""
         self._who = {"worker": m.SCORE_WORKER, "group": group, "topic": topic}
         self._clock = clock
         self._wall_clock = wall_clock
@@ -146,7 +146,7 @@ class ScoreWatch:
         return json.dumps(found, allow_nan=False).encode()
 
     def _shown(self, at_s: float, score: Mapping[str, Any]) -> dict[str, Any]:
-        """A row's values are shown only where excerpts of messages are."""
+        """Includes a row's values only if excerpts of messages are allowed."""
         names = ("partition", "offset", "row", "reported", "p_value", "residual_over_mean", "t2")
         causes = {}
         for kind in ("residual", "t2"):
@@ -169,7 +169,7 @@ class ScoreWatch:
 
 
 def _bins_of(over_mean: Float) -> Int:
-    """How many values each power of 2 has; 0 and what is too small or too large are in the outer ones."""
+    """The number of values in each power of 2. Zero, too small and too large values count in the outer ones."""
     with np.errstate(divide="ignore"):
         powers = np.clip(np.floor(np.log2(over_mean)), BIN_LEAST, BIN_MOST)
     return np.bincount(powers.astype(np.int64) - BIN_LEAST, minlength=BIN_MOST - BIN_LEAST + 1)
