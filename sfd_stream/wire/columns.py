@@ -1,8 +1,7 @@
 """What a column index means: three modes, each a frozen value.
 
-Decoding never changes a mode. What a batch teaches (a wider matrix, names of columns) comes back as a new
-value, which the caller adopts when it keeps the batch; it depends on the rows alone, not on how they were
-batched.
+Decoding never changes a mode. What a batch adds (a wider matrix, names of columns) comes back as a new value, which
+the caller adopts if it keeps the batch. The new value depends on the rows alone, not on how they were batched.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from sfd_stream.wire.rows.part import Mask
 
 NAME_CHARS_MAX = 64
-"""A kept name is cut to this many characters, so a bounded number of names is bounded in bytes too."""
+"""A kept name is cut to this many characters, so that the number of names also bounds their bytes."""
 
 Growth = tuple[tuple[int, int], ...]
 """(row of the block, d from this row on), ascending."""
@@ -125,7 +124,7 @@ class HashedColumns:
     mapping: FeatureMap | None = None
     """How records become features; None where rows have features already."""
     _named: Mask | None = field(init=False, repr=False, compare=False)
-    """Which columns have a name, once that was asked for."""
+    """Which columns have a name; None until it is first needed."""
 
     def __post_init__(self) -> None:
         _check_d(self.d)
@@ -159,13 +158,13 @@ class HashedColumns:
         firsts = np.sort(new[np.unique(columns[new], return_index=True)[1]])[: self.names_max - len(self.names)]
         names = (text[:NAME_CHARS_MAX] for text in texts(firsts))
         after = replace(self, names={**self.names, **dict(zip(columns[firsts].tolist(), names, strict=True))})
-        named = named.copy()  # patched: made of all names it would cost more than all else that a batch does
+        named = named.copy()  # patched: building it from all names would cost more than the rest of a batch
         named[columns[firsts]] = True
         object.__setattr__(after, "_named", named)
         return after
 
     def _mask(self) -> Mask:
-        """Which columns have a name: a byte a column, less than a row of a sketch."""
+        """Which columns have a name: one byte for each column, less than a row of a sketch."""
         named = self._named
         if named is None:
             named = np.zeros(self.d, dtype=bool)
@@ -254,7 +253,7 @@ def _features_in(rows: Sequence[Mapping[Any, Any]]) -> tuple[list[Any], Iterable
 
 
 def _mapped(rows: Sequence[Mapping[Any, Any]], mapping: FeatureMap) -> tuple[list[Any], Iterable[Any], list[int]]:
-    """As `_features_in`, of records. Each must be one record, also where the mapping takes a part of it."""
+    """Like `_features_in`, for records. Each row must be one record, also if the mapping takes a part of it."""
     flattened, ends = Flattener(mapping), [0]
     for number, row in enumerate(rows):
         try:
@@ -272,7 +271,7 @@ def _mapped(rows: Sequence[Mapping[Any, Any]], mapping: FeatureMap) -> tuple[lis
 
 
 def _check_row(number: int, row: Any) -> None:
-    """ValueError, with the row's number, unless names and values are of kinds that a message may have."""
+    """Raises ValueError, with the row's number, unless names and values are of kinds that a message may have."""
     if not hasattr(row, "items"):
         raise ValueError(f"row {number} is a {type(row).__name__}, not a mapping from names to values")
     for name, value in row.items():

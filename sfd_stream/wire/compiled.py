@@ -1,8 +1,8 @@
 """The compiled decoder, where it is installed: all messages of a batch at once, without the interpreter's lock.
 
-It takes what is common and leaves every other message, good or bad, to the reference in Python. What it takes it makes
-the same of, to the last bit: it changes the cost of decoding and nothing else. `native/` has its sources, in Rust;
-`hatch_build.py` compiles them where cargo is found. SFD_COMPILED=0 in the environment switches it off.
+It decodes the common messages and leaves all others, good or bad, to the reference in Python. Its results are the same
+to the last bit: it changes only the cost of decoding. `native/` has its sources, in Rust; `hatch_build.py` compiles
+them if it finds cargo. SFD_COMPILED=0 in the environment switches it off.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Format:
 
 @dataclass(frozen=True, slots=True)
 class MessageReader:
-    """One message to plain values by `read`; whole batches by the library, where `format` says how."""
+    """Reads one message to plain values by `read`. The library reads whole batches if there is a `format`."""
 
     read: Callable[[bytes], Any]
     format: Format
@@ -63,7 +63,7 @@ def is_available() -> bool:
 
 
 def take_rows(values: Sequence[bytes], columns: Columns, limits: RowLimits) -> tuple[list[Part], Int]:
-    """The rows in msgpack that the library takes as parts, and the other messages: all, where it is not available."""
+    """The rows in msgpack that the library decodes, as parts, and the other messages: all, if it is not available."""
     library = _library()
     return _taken(library, _Plans(None, None), values, columns, limits) if library else ([], _all(values))
 
@@ -71,7 +71,7 @@ def take_rows(values: Sequence[bytes], columns: Columns, limits: RowLimits) -> t
 def take_records(
     read: Callable[[bytes], Any], values: Sequence[bytes], columns: HashedColumns, limits: RowLimits, header: int = 0
 ) -> tuple[list[Part], Int]:
-    """As `take_rows`, of records that `read` reads, each after a header of this many bytes."""
+    """Like `take_rows`, for records that `read` reads, each after a header of this many bytes."""
     library = _library()
     if library is None or columns.mapping is None or not isinstance(read, MessageReader):
         return [], _all(values)
@@ -125,7 +125,7 @@ def _pieces(lengths: Int) -> list[tuple[int, int]]:
 def _decoded(
     library: Any, plans: _Plans, messages: _Messages, wanted: _Wanted, numbers: Int
 ) -> tuple[Part | None, Int]:
-    """The part of the messages that are taken, and the numbers of the others."""
+    """The part with the messages that are decoded, and the numbers of the others."""
     batch = _Batch()
     given = (ctypes.byref(messages), ctypes.byref(wanted), ctypes.byref(batch))
     if library.sfd_decode(*plans.addresses, *given):
@@ -185,7 +185,7 @@ class _Batch(ctypes.Structure):
 
 
 class _Handle:
-    """Something of the library's own, freed with this object."""
+    """An object that the library allocated. It is freed together with this one."""
 
     def __init__(self, address: int, free: Callable[[int], None]) -> None:
         self.address = address
@@ -194,7 +194,7 @@ class _Handle:
 
 @lru_cache(64)
 def _plan(mapping: FeatureMap) -> _Handle | None:
-    """The mapping as the library reads it: fields in the order in which patterns are tried."""
+    """The mapping in the form that the library reads: fields in the order in which patterns are tried."""
     library = _library()
     described = {
         "path": [] if mapping.path is None else mapping.path.split("."),
@@ -209,7 +209,7 @@ def _plan(mapping: FeatureMap) -> _Handle | None:
 
 @lru_cache(1024)
 def _schema(given: Format) -> _Handle | None:
-    """None for a schema that the library does not read."""
+    """The schema for the library; None for a schema that it does not read."""
     library = _library()
     name, text = given.name.encode(), given.schema.encode()
     address = library.sfd_schema(name, len(name), text, len(text))
@@ -218,10 +218,10 @@ def _schema(given: Format) -> _Handle | None:
 
 @cache
 def _library() -> Any:
-    """None where it is not installed, switched off, or of another version."""
+    """The library; None if it is not installed, switched off, or of another version."""
     if os.environ.get("SFD_COMPILED") == "0" or not LIBRARY.exists():
         return None
-    library = ctypes.CDLL(str(LIBRARY))  # which releases the interpreter's lock while it runs
+    library = ctypes.CDLL(str(LIBRARY))  # CDLL releases the interpreter's lock while the library runs
     pointer, size, word = ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint32
     signatures: dict[str, tuple[Any, list[Any]]] = {
         "sfd_interface": (word, []),

@@ -1,9 +1,8 @@
 """Records of named fields to named features, as `input.features` describes it. Plain Python, and the reference.
 
 The defaults are those of scikit-learn's DictVectorizer. The order of fields changes nothing: the fields of an object
-are taken in the order of their names. The work for a record is proportional to its size.
-`docs/reference/formats.md` has the
-rules.
+are taken in the order of their names. The work for a record is proportional to its size. The rules are in
+`docs/reference/formats.md`.
 """
 
 from __future__ import annotations
@@ -19,14 +18,14 @@ from sfd_stream.wire.flatten import PATH_BYTES_MAX, Flattener, kind_name
 from sfd_stream.wire.reasons import MAGNITUDE_MAX, Reason, bad
 
 _RULES_MAX: Final = 4096
-"""Paths whose rule is remembered. Paths come from messages, so that there may be any number of them."""
+"""Maximum number of paths whose rule is kept. Paths come from messages, so their number has no other bound."""
 _KINDS: Final = ("ignore", "categorical", "text", "vector", "each")
 _OPTIONS: Final = (*_KINDS, "log1p", "scale", "clip", "indices", "values")
 
 
 @dataclass(frozen=True, slots=True)
 class FieldOptions:
-    """What the settings say about one field."""
+    """The settings of one field."""
 
     kind: str | None = None
     clip: tuple[float, float] | None = None
@@ -70,7 +69,7 @@ class FieldOptions:
         return found | ({"values": self.values} if self.values is not None else {})
 
     def transformed(self, number: float) -> float:
-        """Clipped, then sign(x) log(1 + |x|), then scaled. What is not finite stays as it is, to be refused."""
+        """Clipped, then sign(x) log(1 + |x|), then scaled. A value that is not finite stays, and is refused later."""
         if not math.isfinite(number):
             return number
         if self.clip is not None:
@@ -85,7 +84,7 @@ _DEFAULT: Final = FieldOptions()
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What holds for one path. `pruned`: nothing at or below it; `wanted`: whether a value here is included."""
+    """The rule for one path. `pruned`: nothing at or below it is read; `wanted`: a value here is included."""
 
     options: FieldOptions
     pruned: bool
@@ -108,7 +107,7 @@ class FeatureMap:
     exclude: tuple[str, ...] = ()
     fields: tuple[tuple[str, FieldOptions], ...] = ()
     path: str | None = None
-    """Which part of a message is the record, or a list of records."""
+    """The part of a message that is the record, or a list of records."""
     _rules: dict[str, Rule] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @classmethod
@@ -202,7 +201,7 @@ class FeatureMap:
             path_bytes = len(path.encode())
         except UnicodeEncodeError:
             raise bad(Reason.MALFORMED, "a field's name is no valid Unicode text") from None
-        if path_bytes > bytes_max:  # before any pattern looks at it
+        if path_bytes > bytes_max:  # before any pattern is tried on it
             return Rule(_DEFAULT, pruned=True, wanted=False, path_bytes=path_bytes, plain=False)
         include, exclude, fields = self._patterns
         options = next((found for pattern, found in fields if pattern.fullmatch(path)), _DEFAULT)
@@ -248,7 +247,7 @@ class FeatureMap:
 
 
 def differences(stored: Mapping[str, Any] | None, wanted: Mapping[str, Any] | None) -> str:
-    """What differs between two descriptions, in words: `fields.price was log1p and is scale 0.01`."""
+    """The differences between two descriptions, in words: `fields.price was log1p and is scale 0.01`."""
     if stored is None or wanted is None:
         names = ["rows of msgpack" if each is None else "records with input.features" for each in (stored, wanted)]
         return f"the state holds {names[0]} and the settings ask for {names[1]}"
@@ -318,7 +317,7 @@ def _number(what: str, given: Any) -> float:
 
 
 def _followed(item: Any, steps: Iterable[str]) -> Any:
-    """What the path leads to; None where something on the way is null."""
+    """The value to which the path leads; None if a value on the way is null."""
     for step in steps:
         if item is None:
             return None

@@ -1,4 +1,4 @@
-"""One record to its features: the walk over its fields, and what each kind of value becomes."""
+"""Converts one record into its features: the walk over its fields, and the features of each kind of value."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
     from sfd_stream.wire.features import FeatureMap, FieldOptions, Rule
 
 DEPTH_MAX: Final = 64
-"""Objects and lists within each other; a deeper record is bad."""
+"""Maximum nesting of objects and lists; a deeper record is bad."""
 PATH_BYTES_MAX: Final = 256
-"""Of a field's path, unless the settings say otherwise. Values may be longer."""
+"""Maximum number of bytes of a field's path, unless the settings set another one. Values may be longer."""
 
 _WORD: Final = re.compile(r"[^\W_]+")
 _WHOLE_MAX: Final = 2**53
 
 
 class Flattener:
-    """Appends the features of records to `names` and `values`. Raises RowDecodeError at the first thing that is bad."""
+    """Appends the features of records to `names` and `values`. Raises RowDecodeError at the first fault."""
 
     def __init__(self, mapping: FeatureMap, path_bytes_max: int = PATH_BYTES_MAX) -> None:
         self.names: list[str] = []
@@ -39,7 +39,7 @@ class Flattener:
         self._add_fields("", record, 1)
 
     def cut(self, count: int) -> None:
-        """Forgets all but the first `count` features."""
+        """Removes all but the first `count` features."""
         del self.names[count:], self.values[count:]
 
     def _add_fields(self, prefix: str, record: Mapping[str, Any], depth: int) -> None:
@@ -47,7 +47,7 @@ class Flattener:
             raise bad(Reason.OVER_LIMIT, f"a record is nested more than {DEPTH_MAX} levels deep")
         try:
             keys = sorted(record)
-        except TypeError:  # of a caller's own dictionaries: messages have only texts as keys
+        except TypeError:  # only in a caller's own dictionaries: all keys of messages are texts
             keys = sorted(record, key=str)
         for key in keys:
             value = record[key]
@@ -113,7 +113,7 @@ class Flattener:
                 raise _refused(path, item)
 
     def _add_sparse(self, path: str, rule: Rule, record: Mapping[str, Any]) -> None:
-        """A ready sparse vector: `path[index]` for each of its indices."""
+        """A sparse vector: `path[index]` for each of its indices."""
         options = rule.options
         indices = plain_value(record.get(options.indices or ""))
         values = None if options.values is None else plain_value(record.get(options.values))
@@ -182,7 +182,7 @@ def _real(value: Any) -> float:
 
 
 def _number_text(number: Any) -> str:
-    """The text of a number as a category: 1 and 1.0 are the same one, in every format."""
+    """The text of a number as a category: 1 and 1.0 are the same category, in every format."""
     if isinstance(number, bool):
         return "true" if number else "false"
     if isinstance(number, float) and not math.isfinite(number):

@@ -1,7 +1,7 @@
-"""Bytes of ours that rest in a store. What decodes is bit for bit what was encoded; every damage is an error.
+"""Our own bytes in a store. Decoding returns bit for bit what was encoded; any damage is an error.
 
-A frame is 64 bytes of header, the same in every version, and a payload. `docs/reference/formats.md` is the reference;
-this module and that page must never differ. No pickle: nothing here can run what it reads.
+A frame is a header of 64 bytes, the same in every version, and a payload. `docs/reference/formats.md` is the reference;
+this module and that page must not differ. No pickle: nothing here can run the bytes that it reads.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 VERSION = 1
-MAGIC = b"\x89SFDC\r\n\x1a"  # not text, and broken by a transfer that translates line ends
+MAGIC = b"\x89SFDC\r\n\x1a"  # not text; a transfer that changes line ends breaks it
 CHECKSUM_BYTES = 16
 ALIGNMENT = 64  # of arrays, in the file and in memory: BLAS gives other bits for other alignments
 
@@ -38,7 +38,7 @@ Array: TypeAlias = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class Frame:
-    """A checked frame: what it holds, and the payload as written."""
+    """A checked frame: its kind, and the payload as written."""
 
     kind: str
     payload: memoryview
@@ -46,7 +46,7 @@ class Frame:
 
 @dataclass(frozen=True)
 class Arrays:
-    """What `encode_arrays` was given. The arrays are fresh: aligned, C-contiguous, native, writable."""
+    """The input of `encode_arrays`. The arrays are new: aligned, C-contiguous, native, writable."""
 
     kind: str
     numbers: dict[str, Any]
@@ -54,7 +54,7 @@ class Arrays:
 
 
 def checksum(*parts: bytes | memoryview) -> bytes:
-    """The first 16 bytes of SHA-256: every language has it, processors compute it at 1.5 GB/s."""
+    """The first 16 bytes of SHA-256: every language has it, and processors compute it at 1.5 GB/s."""
     digest = hashlib.sha256()
     for part in parts:
         digest.update(part)
@@ -85,7 +85,7 @@ def decode_frame(data: bytes, *, kind: str | None = None) -> Frame:
         raise ChecksumError(f"a checkpoint object of {length} bytes of payload has {len(payload)}")
     if checksum(view[: _FRONT.size], payload) != data[_FRONT.size : _HEADER_BYTES]:
         raise ChecksumError("a checkpoint object is damaged: its checksum does not match")
-    if version > VERSION:  # asked after the checksum: damage is never taken for a newer program's work
+    if version > VERSION:  # checked after the checksum, so that damage is never taken for a newer version
         raise NewerFormatError(
             f"a checkpoint object has format version {version}, this program reads up to {VERSION}: "
             "run the newer sfd-stream"
@@ -192,7 +192,7 @@ def _read_array(place: Any, region: memoryview, end: int) -> tuple[str, Array, i
             raise FormatError(f"a checkpoint object describes an array as {place!r:.100}")
     if not all(type(size) is int and 0 <= size < 2**63 for size in shape) or len(shape) > 8:
         raise FormatError(f"array {name!r} of a checkpoint object has shape {shape!r:.100}")
-    # An array without elements takes no room, however large its other sizes are: numpy refuses those by a ValueError.
+    # An array without elements needs no space, however large its other sizes are: numpy raises ValueError for those.
     if math.prod(size for size in shape if size) * dtype.itemsize >= 2**63:
         raise FormatError(f"array {name!r} of a checkpoint object has shape {shape!r:.100}")
     count = math.prod(shape)

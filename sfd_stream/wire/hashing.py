@@ -47,7 +47,7 @@ class HashedNames:
 
 
 def signed_columns(features: Any, d: int, seed: int) -> tuple[Index, Float]:
-    """Column and sign of each feature: with the signed hash h, |h| mod d and the sign of h (0 is +)."""
+    """Column and sign of each feature. With the signed hash h: |h| mod d, and the sign of h (0 counts as +)."""
     if isinstance(features, HashedNames):
         hashes = features.hashes.astype(np.int64)
     elif isinstance(features, list):
@@ -75,7 +75,7 @@ def hash_decimals(numbers: Word, seed: int) -> Word:
 
 
 def _texts(numbers: Word, count: int) -> list[Word]:
-    """The digits of numbers that all have `count` of them, the first digit first, as ASCII codes."""
+    """The digits of numbers that all have `count` digits, the first digit first, as ASCII codes."""
     codes: list[Word] = []
     for _ in range(count):
         rest = numbers // np.uint32(10)

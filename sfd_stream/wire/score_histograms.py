@@ -1,4 +1,4 @@
-"""Histograms of scores as bytes: a frame of kind `scores` two arrays for each score (docs/reference/formats.md)."""
+"""Histograms of scores as bytes: a frame of kind `scores`, two arrays for each score (docs/reference/formats.md)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def encode(histogram: ScoreHistogram) -> bytes:
 
 
 def decode(data: bytes) -> ScoreHistogram:
-    """Raises FormatError, or one of its kinds, and nothing else."""
+    """Raises FormatError, or one of its subclasses, and nothing else."""
     found = decode_arrays(data, kind=KIND)
     rows, k = found.numbers.get("rows"), found.numbers.get("k")
     if found.numbers.get("bins_per_octave") != BINS_PER_OCTAVE:

@@ -1,4 +1,4 @@
-"""What a scorer knows about one input partition, as bytes of the state topic. See docs/reference/formats.md."""
+"""The scorer's state of one input partition, as bytes of the state topic. See docs/reference/formats.md."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from sfd_stream.wire.frames import decode_map, encode_map
 KIND = "scorestate"
 
 RECENT_ROWS = 100_000
-"""p-values compare a row with the last one to two times this many rows: old rows are forgotten."""
+"""p-values compare a row with the last rows: between this number and twice this number. Older rows are dropped."""
 
 
 @dataclass(frozen=True)
 class ScoreState:
-    """A value: `plus` returns a new one."""
+    """An immutable value: `plus` returns a new one."""
 
     next_offset: int
-    """Rows of records before it are counted."""
+    """Rows of records before this offset are counted."""
     basis: str
-    """What the rows were compared with; scores of another basis begin a new state."""
+    """The basis of the scores; scores of another basis begin a new state."""
     older: ScoreHistogram = field(default_factory=ScoreHistogram)
     newer: ScoreHistogram = field(default_factory=ScoreHistogram)
     reference: str = ""
-    """What the rows of `shares` were compared with."""
+    """The reference with which the rows of `shares` were compared."""
     shares: BlockMeans | None = None
     """Means of the share of rows outside the reference of drift."""
 
     @property
     def histogram(self) -> ScoreHistogram:
-        """Of the rows that p-values compare with."""
+        """The rows with which p-values compare."""
         return self.older.merge(self.newer)
 
     def of_basis(self, basis: str) -> ScoreState:
@@ -45,21 +45,21 @@ class ScoreState:
         return replace(self, basis=basis, older=ScoreHistogram(), newer=ScoreHistogram())
 
     def with_shares(self, reference: str, block_rows: int, shares: Float) -> ScoreState:
-        """With these shares outside the reference counted; another reference or another length begins new blocks."""
+        """Counts these shares outside the reference. Another reference or another block length begins new blocks."""
         counted = self.shares
         if counted is None or (self.reference, counted.block_rows) != (reference, block_rows):
             counted = BlockMeans(block_rows)
         return replace(self, reference=reference, shares=counted.plus(shares))
 
     def plus(self, scores: Scores, next_offset: int) -> ScoreState:
-        """With these rows counted, and all records before `next_offset` passed."""
+        """Counts these rows, and passes all records before `next_offset`."""
         older, newer = self.older, self.newer.plus(scores)
         if newer.rows >= RECENT_ROWS:
             older, newer = newer, ScoreHistogram()
         return replace(self, next_offset=next_offset, older=older, newer=newer)
 
     def passed(self, next_offset: int) -> ScoreState:
-        """Records before `next_offset` are passed without counting their rows."""
+        """Passes the records before `next_offset` without counting their rows."""
         return replace(self, next_offset=max(next_offset, self.next_offset))
 
 
@@ -80,7 +80,7 @@ def encode(state: ScoreState) -> bytes:
 
 
 def decode(data: bytes) -> ScoreState:
-    """Raises FormatError, or one of its kinds, and nothing else."""
+    """Raises FormatError, or one of its subclasses, and nothing else."""
     found = decode_map(data, kind=KIND)
     next_offset, basis = found.get("next_offset"), found.get("basis")
     if type(next_offset) is not int or next_offset < 0 or not isinstance(basis, str):

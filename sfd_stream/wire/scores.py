@@ -21,7 +21,7 @@ Form = Literal["json", "msgpack"]
 
 
 class Origin(NamedTuple):
-    """Where a row came from. `row` counts the rows of one message from 0."""
+    """Where a row came from. `row`: its number in its message, from 0."""
 
     topic: str
     partition: int
@@ -31,15 +31,15 @@ class Origin(NamedTuple):
 
 @dataclass(frozen=True)
 class BasisNote:
-    """What a score says about the basis that its row was compared with."""
+    """What a score says about its basis."""
 
     id: str
     rows: int
-    """Rows of the sketch that the basis is of."""
+    """Rows of the basis's sketch."""
     k: int
     centred: bool
     age_s: float
-    """From the making of its oldest part to the scoring."""
+    """Time from the creation of the basis's oldest part to the scoring."""
 
 
 def score_map(

@@ -40,9 +40,9 @@ def load(file: str | os.PathLike[str], max_bytes: int | None = None) -> Sketch:
 
 
 def sketch_in(snapshot: Snapshot) -> Sketch:
-    """The snapshot's sketch, in the precision and with the names that it was saved with."""
+    """The snapshot's sketch, with the precision and the names with which it was saved."""
     sketch, seed = snapshot.sketch, snapshot.hash_seed
-    if snapshot.dtype == "float32":  # its numbers are: no further rounding
+    if snapshot.dtype == "float32":  # its numbers are float32 already: no further rounding
         sketch = replace(sketch, matrix=sketch.matrix.astype(np.float32))
     if snapshot.columns == "hashed" and seed is not None:
         sketch = replace(sketch, features=_features_in(snapshot, seed))
@@ -67,7 +67,7 @@ def save_snapshot(snapshot: Snapshot, file: str | os.PathLike[str]) -> None:
 
 
 def load_snapshot(file: str | os.PathLike[str], max_bytes: int | None = None) -> Snapshot:
-    """FormatError, with the file's name, if it holds no sketch, a damaged one, or one above `max_bytes`."""
+    """Raises FormatError, with the file's name, if the file has no sketch, a damaged one, or one above `max_bytes`."""
     most = MAX_BYTES if max_bytes is None else max_bytes
     with open(file, "rb", opener=_open_at_once) as stream:
         if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):

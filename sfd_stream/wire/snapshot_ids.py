@@ -1,4 +1,4 @@
-"""Who a snapshot is: its id, its key in the topic, its headers. Two snapshots of one key are ordered by their ids."""
+"""The identity of a snapshot: its id, its key in the topic, its headers. Ids order two snapshots of one key."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ HEADER_PREFIX = "sfd-"
 Headers = tuple[tuple[str, bytes], ...]
 
 EPOCH_MAX = NUMBER_MAX = 2**53 - 1
-"""The greatest that a reader accepts; every language reads them exactly."""
+"""The greatest that a reader accepts; every language represents these integers exactly."""
 
 EPOCH_TAKEN_MAX = 2**52
-"""The greatest epoch on a topic that a writer goes above. No row of takeovers leads there: a greater one is forged."""
+"""The greatest epoch on a topic above which a writer goes. Takeovers alone never reach it: a greater one is forged."""
 
 PARTITION_MAX = 2**31 - 1
 PARTITIONS_MAX = 100_000
-"""The most partitions that a topic may be said to have; a reader names those that are missing."""
+"""The most partitions of a topic that a reader accepts; it names those that are missing."""
 
 TEXT_MAX = 1000
 
 
 @dataclass(frozen=True)
 class SnapshotId:
-    """`epoch` and `number` are those of the manifest that made the state; `window` is room for event time."""
+    """`epoch` and `number` are those of the manifest that created the state. `window` is reserved for event time."""
 
     cluster: str | None
     group: str
@@ -39,25 +39,25 @@ class SnapshotId:
 
     @property
     def key(self) -> str:
-        """`{group}/{topic}/{partition}`, with `@{window}` behind it where there is one.
+        """`{group}/{topic}/{partition}`, followed by `@{window}` if there is one.
 
-        A topic has no slash, so no two of them are equal.
+        A topic has no slash, so two different ids never have the same key.
         """
         base = f"{self.group}/{self.topic}/{self.partition}"
         return base if self.window is None else f"{base}@{self.window}"
 
     @property
     def order(self) -> tuple[int, int]:
-        """The greater of two is the newer."""
+        """The greater of two is newer."""
         return self.epoch, self.number
 
     @property
     def rows_of(self) -> tuple[str | None, str, int, str | None]:
-        """Whose rows these are, whichever group sketched them."""
+        """The origin of the rows, independent of the group that sketched them."""
         return self.cluster, self.topic, self.partition, self.window
 
     def __str__(self) -> str:
-        """For people: a writer to the topic chooses the texts, so control characters are escaped."""
+        """For people. A writer to the topic chooses the texts, so control characters are escaped."""
         return f"{repr(self.key)[1:-1]} ({self.epoch}, {self.number})"
 
     def as_map(self) -> dict[str, Any]:
@@ -73,13 +73,13 @@ class SnapshotId:
         return cls(**{name: found[name] for name in _KINDS})
 
     def headers(self, schema: str) -> Headers:
-        """The id as text, so that a reader can choose without decoding; what is absent has no header."""
+        """The id as text, so that a reader can choose without decoding. A field without a value has no header."""
         pairs = {"schema": schema, **self.as_map()}
         return tuple((HEADER_PREFIX + name, str(value).encode()) for name, value in pairs.items() if value is not None)
 
     @classmethod
     def from_headers(cls, headers: Iterable[tuple[str, bytes | None]]) -> SnapshotId | None:
-        """The id, or None where a tool on the way has dropped headers: then the value itself tells it."""
+        """The id; None if a tool has dropped headers: then the value has it."""
         texts = {
             name.removeprefix(HEADER_PREFIX): value.decode("utf-8", "replace")
             for name, value in headers
@@ -93,21 +93,21 @@ class SnapshotId:
 
 
 def next_epoch(own: int, shown: int | None) -> int:
-    """The epoch of a writer whose last one was `own` (0: none): above it, and above `shown`, which its topic has."""
+    """The epoch of a writer whose last one was `own` (0: none): above it, and above `shown`, its topic's epoch."""
     return max(own, followed(shown)) + 1
 
 
 def followed(shown: int | None) -> int:
-    """The epoch that a topic has for a key, 0 for none, or for one above EPOCH_TAKEN_MAX.
+    """The epoch that a topic has for a key; 0 if there is none, or if it is above EPOCH_TAKEN_MAX.
 
-    That one is forged. A writer that went above it would soon be above EPOCH_MAX, where no reader follows: instead a
-    null value under that key is needed.
+    Such an epoch is forged. A writer above it would soon be above EPOCH_MAX, which no reader accepts. Then a null value
+    under that key is needed.
     """
     return shown if shown is not None and shown <= EPOCH_TAKEN_MAX else 0
 
 
 def _number(text: str) -> int | None:
-    """None for what is no plain number of a length that is worth reading."""
+    """The number; None if the text is no plain number of a reasonable length."""
     return int(text) if len(text) < 20 and text.isascii() and text.isdecimal() else None
 
 
@@ -133,7 +133,7 @@ _KINDS: dict[str, tuple[type, ...]] = {
 
 @dataclass(frozen=True)
 class SnapshotPart:
-    """One input partition in a snapshot: the snapshot's own, or, in a merged one, one of those it was made of."""
+    """One input partition in a snapshot: the snapshot's own, or, in a merge, one of its parts."""
 
     id: SnapshotId
     partitions: int

@@ -1,7 +1,7 @@
-"""Snapshots on the wire: a sketch with its id and all that a reader must know, as bytes that can be checked.
+"""Snapshots as bytes: a sketch with its id and all that a reader must know, with a checksum.
 
-A value is a sealed body: schema, version, checksum, and one msgpack map. Large snapshots rest in the checkpoint
-store and the topic has a reference to them. `docs/reference/formats.md` is the specification, with a short reader.
+A value is a sealed body: schema, version, checksum, and one msgpack map. The checkpoint store has large snapshots, and
+the topic a reference to each. `docs/reference/formats.md` is the specification, with a short reader.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ SNAPSHOT = "sfd-snapshot"
 REFERENCE = "sfd-reference"
 
 MAX_BYTES = 2**30
-"""What a decoded snapshot may take unless the reader says otherwise: 100 rows of 1,048,576 columns are 0.8 GiB."""
+"""The memory limit of a decoded snapshot, unless the reader sets one: 100 rows of 1,048,576 columns are 0.8 GiB."""
 
-_NAME_BYTES = 256  # a name as Python's objects, beside its text
+_NAME_BYTES = 256  # the Python objects of a name, without its text
 _PARTS_MAX = 1_000_000
 _STORE_MAX, _KEY_MAX = 4096, 1024
 _SIZE_MAX = 2**48
-_LEVEL = 1  # real numbers hardly compress: more effort buys nothing
+_LEVEL = 1  # real numbers hardly compress: a higher level gains nothing
 _DTYPES: dict[str, np.dtype[Any]] = {"float64": np.dtype("<f8"), "float32": np.dtype("<f4")}
 _MODES = ("fixed", "growing", "hashed")
 _COUNTS = ("partitions", "next_offset", "ell", "d", "rows", "nnz", "shrinks", "matrix_rows")
@@ -43,7 +43,7 @@ _SIZES = ("failure_probability", "weight", "squared_frobenius", "delta", "roundi
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A published sketch. Its matrix is always float64; `dtype` says what its numbers were rounded to on the way."""
+    """A published sketch. Its matrix is always float64; `dtype` is the type to which its numbers were rounded."""
 
     id: SnapshotId
     partitions: int
@@ -56,22 +56,22 @@ class Snapshot:
     merged_from: tuple[SnapshotPart, ...] = ()
     dtype: str = "float64"
     mapping: FeatureMap | None = None
-    """How records became features, where rows were records."""
+    """How records became features, if rows were records."""
 
     @property
     def parts(self) -> tuple[SnapshotPart, ...]:
-        """The input partitions that it holds: itself, or what it was merged from."""
+        """The input partitions that it contains: itself, or those from which it was merged."""
         own = SnapshotPart(self.id, self.partitions, self.next_offset, self.sketch.rows, self.made_at_s)
         return self.merged_from or (own,)
 
     @property
     def meaning(self) -> tuple[Any, ...]:
-        """What must be equal for two snapshots' columns to mean the same."""
+        """Two snapshots' columns have the same meaning if this is equal."""
         return self.columns, self.hash_seed, self.sketch.d if self.columns == "hashed" else None, self.mapping
 
 
 class Reference(NamedTuple):
-    """Where a snapshot's bytes rest: the store's URL, the key in it, and what must be found there."""
+    """Where a snapshot's bytes are: the store's URL, the key in it, and the expected size and checksum."""
 
     id: SnapshotId
     store: str
@@ -81,7 +81,7 @@ class Reference(NamedTuple):
 
 
 class Message(NamedTuple):
-    """What goes to the topic."""
+    """A message for the topic."""
 
     key: bytes
     value: bytes
@@ -125,7 +125,7 @@ def _seal(schema: str, body: Mapping[str, Any]) -> bytes:
 
 
 def _head(schema: str, version: int, checksum_: bytes, body_bytes: int) -> bytes:
-    """All of a message but the body: a map of four whose last value is `bin`, in msgpack's shortest form."""
+    """A message without its body: a map of four whose last value is `bin`, in msgpack's shortest form."""
     three: bytes = msgpack.packb({"schema": schema, "version": version, "checksum": checksum_})
     width = next(width for width in (1, 2, 4) if body_bytes < 1 << 8 * width)
     mark = {1: b"\xc4", 2: b"\xc5", 4: b"\xc6"}[width]
@@ -137,20 +137,20 @@ def _sum_of(schema: str, version: int, body: bytes) -> bytes:
 
 
 def _unseal(value: bytes) -> tuple[str, dict[str, Any]]:
-    """Schema and body, whole and of a version that we know."""
+    """Schema and body, if the message is whole and of a known version."""
     match _unpacked(value, "a snapshot message"):
         case {"schema": str(schema), "version": int(version), "checksum": bytes(said), "body": bytes(body)}:
             pass
         case _:
             raise FormatError("not a snapshot of sfd-stream: the value is no map of schema, version, checksum and body")
-    # What a reader skips over (an odd encoding, a key more) would be damage that nobody notices.
+    # Bytes that a reader ignores (an odd encoding, one key more) would be damage that nobody notices.
     if _sum_of(schema, version, body) != said or not value.startswith(_head(schema, version, said, len(body))):
         raise ChecksumError("a snapshot message is damaged: its checksum does not match")
     if schema not in (SNAPSHOT, REFERENCE):
         raise FormatError(
             f"a message has the schema {schema!r:.60}, which is neither a snapshot nor a reference to one"
         )
-    if version > VERSION:  # asked after the checksum: damage is never taken for a newer program's work
+    if version > VERSION:  # checked after the checksum, so that damage is never taken for a newer version
         raise NewerFormatError(
             f"a snapshot message has format version {version}, this program reads up to {VERSION}: "
             "read it with the sfd-stream that wrote it, or a newer one"
@@ -174,14 +174,14 @@ def _unpacked(data: bytes, what: str) -> dict[str, Any]:
 
 
 def message_of(encoded: bytes) -> Message:
-    """The message that publishes these very bytes, now or again after a crash."""
+    """The message that publishes these bytes, now or again after a crash."""
     schema, body = _unseal(encoded)
     snapshot_id = SnapshotId.from_map(body.get("id"))
     return Message(snapshot_id.key.encode(), encoded, snapshot_id.headers(f"{schema}/{VERSION}"))
 
 
 def reference_to(encoded: bytes, store: str, key: str) -> Message:
-    """The message that refers to these bytes, which rest in `store` (its URL, without credentials) under `key`."""
+    """The message that refers to these bytes, which are in `store` (its URL, without credentials) under `key`."""
     snapshot_id = SnapshotId.from_map(_unseal(encoded)[1].get("id"))
     found = Reference(snapshot_id, store, key, len(encoded), checksum(encoded))
     return message_of(encode_reference(found))
@@ -192,14 +192,14 @@ def encode_reference(reference: Reference) -> bytes:
 
 
 def id_of(value: bytes) -> SnapshotId:
-    """Whose message it is, if it is whole; what it holds is not decoded."""
+    """The id of a message, if it is whole. The content is not decoded."""
     return SnapshotId.from_map(_unseal(value)[1].get("id"))
 
 
 def decode_message(value: bytes, *, max_bytes: int = MAX_BYTES) -> Snapshot | Reference:
-    """What a message of the topic holds. Raises ChecksumError, NewerFormatError or FormatError, and nothing else.
+    """The content of a message of the topic. Raises ChecksumError, NewerFormatError or FormatError, and nothing else.
 
-    A snapshot that would take more than `max_bytes` is refused before anything is allocated for it.
+    A snapshot that needs more than `max_bytes` is refused before anything is allocated for it.
     """
     schema, body = _unseal(value)
     return _snapshot_in(body, max_bytes) if schema == SNAPSHOT else _reference_in(body)
@@ -213,14 +213,14 @@ def decode_snapshot(value: bytes, *, max_bytes: int = MAX_BYTES) -> Snapshot:
 
 
 def decoded_bytes(snapshot: Snapshot) -> int:
-    """What it takes in memory."""
+    """The memory that it needs."""
     sketch, names = snapshot.sketch, snapshot.names
     sums = 0 if sketch.column_sums is None else sketch.column_sums.nbytes
     return int(sketch.matrix.nbytes) + int(sums) + _NAME_BYTES * (len(names) + len(snapshot.merged_from))
 
 
 def resolve(reference: Reference, blob: bytes, *, store: str | None = None, max_bytes: int = MAX_BYTES) -> Snapshot:
-    """The snapshot in the bytes at the reference, if they are the bytes meant. `store` is where they were read."""
+    """The snapshot at the reference, if `blob` has the expected bytes. `store`: where they were read."""
     where = f"{store or reference.store}/{reference.key}"
     if len(blob) != reference.size or checksum(blob) != reference.checksum:
         raise ChecksumError(f"{where} is not what the snapshot {reference.id} refers to: size or checksum differ")
@@ -246,7 +246,7 @@ def _reference_in(body: Mapping[str, Any]) -> Reference:
 
 
 def encode_snapshot(snapshot: Snapshot) -> bytes:
-    """The bytes of a snapshot; a narrower dtype widens the published delta by what the rounding may change."""
+    """The bytes of a snapshot. A narrower dtype widens the published delta by the possible rounding."""
     sketch, dtype = _narrowed(snapshot.sketch, snapshot.dtype)
     press = zstandard.ZstdCompressor(level=_LEVEL).compress
     sums = sketch.column_sums
@@ -274,7 +274,7 @@ def encode_snapshot(snapshot: Snapshot) -> bytes:
 
 
 def _narrowed(sketch: Sketch, dtype: str) -> tuple[Sketch, str]:
-    """In the dtype wanted, or in float64 where that can't hold the values: a stream does not end for that."""
+    """The sketch in this dtype; in float64 if the dtype can't represent its values: a stream must not end for it."""
     try:
         return sketch.astype(_DTYPES[dtype]), dtype
     except OverflowError:
@@ -358,7 +358,7 @@ def _check_size(needed: int, what: str, max_bytes: int) -> None:
 
 
 def _array(packed: Any, count: int, dtype: str) -> Float:
-    """Decompressed and exactly as long as it must be, whatever the frame says of itself."""
+    """Decompresses to exactly `count` values, whatever size the frame declares."""
     array = np.empty(count, _DTYPES[dtype])
     _decompress(packed, array.view(np.uint8).data)
     array = array.astype(np.float64, copy=False)
@@ -370,13 +370,13 @@ def _array(packed: Any, count: int, dtype: str) -> Float:
 def _matrix(packed: Any, rows: int, d: int, dtype: str) -> Float:
     array = _array(packed, rows * d, dtype)
     with np.errstate(over="ignore"):
-        if not np.isfinite(array @ array):  # as squared_frobenius is, which is no less
+        if not np.isfinite(array @ array):  # squared_frobenius is no less than this, and is finite
             raise FormatError("a snapshot's matrix has values whose squares are too large")
     return array.reshape(rows, d)
 
 
 def _decompress(packed: Any, into: memoryview) -> None:
-    """Fills `into`, all of it; what would be more or less is refused."""
+    """Fills all of `into`; refuses content of another size."""
     declared = _declared(packed)
     if declared != len(into):
         raise FormatError(f"a snapshot has an array of {declared} bytes where {len(into)} belong")
@@ -392,7 +392,7 @@ def _decompress(packed: Any, into: memoryview) -> None:
 
 
 def _declared(packed: Any) -> int:
-    """The content's size by the frame's own account."""
+    """The size of the content, as the frame declares it."""
     try:
         return int(zstandard.get_frame_parameters(packed).content_size)
     except (zstandard.ZstdError, TypeError, ValueError) as error:
@@ -400,7 +400,7 @@ def _declared(packed: Any) -> int:
 
 
 def _names(packed: Any, d: int, max_bytes: int) -> dict[int, str]:
-    """Names of columns. How many there are is known from the first bytes: nothing is made of them before."""
+    """Names of columns. The first bytes have their number: it is checked before any name is created."""
     if packed is None:
         return {}
     size = _declared(packed)
@@ -425,7 +425,7 @@ def _names(packed: Any, d: int, max_bytes: int) -> dict[int, str]:
 
 
 class _Lists:
-    """A hook for msgpack that stops at the first list too many: nested lists take far more memory than bytes."""
+    """A hook for msgpack that stops at the first list beyond the limit: lists need far more memory than their bytes."""
 
     def __init__(self, most: int) -> None:
         self._left = most

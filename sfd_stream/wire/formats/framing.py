@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 HEADER_BYTES = 5
 _READERS_MAX = 10_000
-"""Schemas whose readers are kept. A registry has far fewer; more would fill the memory."""
+"""Maximum number of schemas whose readers are kept. A registry has far fewer; more would fill the memory."""
 
 
 class Schema(Protocol):
-    """A schema as a registry has it, with the schemas that it refers to, each under the name that it uses."""
+    """A schema of a registry, with the schemas to which it refers, each under the name that it uses."""
 
     @property
     def kind(self) -> str:
@@ -36,17 +36,17 @@ class Schema(Protocol):
 
     @property
     def references(self) -> Sequence[tuple[str, Schema]]:
-        """All of them, those of references too; a schema comes after those that it refers to."""
+        """All schemas, also those of references. A schema comes after those to which it refers."""
 
 
 class Schemas(Protocol):
-    """Where schemas come from. Neither method waits."""
+    """The source of schemas. Neither method waits."""
 
     def find(self, schema_id: int) -> Schema | str | None:
         """The schema; a sentence if the registry does not have it; None if it is not known yet."""
 
     def request(self, schema_ids: frozenset[int]) -> None:
-        """Looks these up in the background."""
+        """Looks these schemas up in the background."""
 
     @property
     def outage(self) -> str | None:
@@ -57,7 +57,7 @@ class Schemas(Protocol):
 
 
 class TypedReader(ABC):
-    """Reads messages of several types, each with its type in front."""
+    """Reads messages of several types. Each message begins with its type."""
 
     @abstractmethod
     def __call__(self, data: bytes) -> Any: ...
@@ -68,7 +68,7 @@ class TypedReader(ABC):
 
 
 class FramedReader:
-    """Reads messages of one format by the schema that each names."""
+    """Reads messages of one format. Each message has the id of its schema."""
 
     def __init__(self, schemas: Schemas, kind: str, compiled: Callable[[Schema], Callable[[bytes], Any]]) -> None:
         self._schemas = schemas
@@ -90,7 +90,7 @@ class FramedReader:
         return parts, np.flatnonzero(left)
 
     def _groups(self, values: Sequence[bytes]) -> Iterator[tuple[Callable[[bytes], Any], int, list[int]]]:
-        """The reader of each schema, the size of its messages' headers, and the messages. None of what is bad."""
+        """The reader of each schema, the size of its messages' headers, and the messages. Bad messages are left out."""
         by_schema: dict[bytes, list[int]] = {}
         for number, value in enumerate(values):
             by_schema.setdefault(value[:HEADER_BYTES], []).append(number)
@@ -145,7 +145,7 @@ class FramedReader:
         return read
 
     def _compile(self, schema_id: int, schema: Schema) -> Callable[[bytes], Any]:
-        """A reader; for a schema that cannot be used, one that says so for every message."""
+        """A reader. For a schema that cannot be used, a reader that raises an error for every message."""
         try:
             if schema.kind != self._kind:
                 raise bad(Reason.BAD_SCHEMA, f"it is {schema.kind}, not {self._kind}")

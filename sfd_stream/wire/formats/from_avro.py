@@ -1,7 +1,7 @@
 """Avro messages without a file header, by fastavro (extra `avro`). Fields are found by name in the writer's schema.
 
-fastavro trusts what it reads: a recursive type overflows the stack of the process, and an array of items without bytes
-may claim any length. Schemas with either are refused, so that no message can do it.
+fastavro does not check what it reads: a recursive type overflows the stack of the process, and an array of items
+without bytes may declare any length. Schemas with either are refused, so that no message can do this.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _BYTES_LEAST = {"null": 0, "float": 4, "double": 8}  # others take one at least
 _TYPES_MAX = 10_000
-"""In a schema whose names are resolved: one that is larger is left to fastavro."""
+"""Maximum number of types in a schema whose names are resolved. A larger one is left to fastavro."""
 
 
 def compiled(schema: Schema) -> MessageReader:
@@ -30,7 +30,7 @@ def compiled(schema: Schema) -> MessageReader:
 
 
 def avro_reader(text: str, references: Sequence[str] = ()) -> MessageReader:
-    """RowDecodeError (`bad_schema`) if the schema is none, or one that cannot be read safely."""
+    """Raises RowDecodeError (`bad_schema`) for a text that is no schema, or for one that cannot be read safely."""
     fastavro = need()
     named: dict[str, Any] = {}
     try:
@@ -88,7 +88,7 @@ def _check(schema: Any, named: Mapping[str, Any], above: tuple[str, ...]) -> int
 
 
 class _Description:
-    """A schema as the compiled decoder reads it: all names resolved. None stands for what it does not read."""
+    """The schema for the compiled decoder: all names are resolved, and None stands for types that it does not read."""
 
     def __init__(self, named: Mapping[str, Any]) -> None:
         self._named = named

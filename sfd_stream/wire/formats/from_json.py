@@ -1,7 +1,7 @@
 """JSON messages, by msgspec: one object, or a list of objects.
 
-What the standard leaves open: of repeated keys the last one holds; NaN and Infinity are no JSON; an integer of any
-length becomes the nearest 64-bit float; a number beyond a float's range, a lone surrogate and invalid UTF-8 are bad.
+Cases that the standard leaves open: of repeated keys the last one counts; NaN and Infinity are no JSON; an integer of
+any length becomes the nearest 64-bit float; a number outside a float's range, a lone surrogate, invalid UTF-8 are bad.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def _read(message: bytes) -> Any:
         return _DECODE(message)
     except RecursionError:
         raise bad(Reason.OVER_LIMIT, "nested too deeply") from None
-    except msgspec.ValidationError as error:  # a number that fits no float
+    except msgspec.ValidationError as error:  # a number outside the range of a float
         raise bad(Reason.TOO_LARGE, "a number does not fit a 64-bit float:", str(error)[:160]) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         text = str(error)[:160]
@@ -31,7 +31,7 @@ def _read(message: bytes) -> Any:
 
 
 def _cause(message: bytes, text: str) -> str:
-    """The most likely cause, where the message has the signs of one."""
+    """The most likely cause, if the message has signs of one."""
     place = _PLACE.search(text)
     if place and message.startswith((b"NaN", b"Infinity"), int(place[1])):
         return " (JSON has no NaN and no Infinity; write null)"

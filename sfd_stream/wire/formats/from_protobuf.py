@@ -1,7 +1,7 @@
 """Protobuf messages by their descriptors, by the protobuf package (extra `protobuf`).
 
-A field that is not in the message has no value, also where proto3 would give it a default: without `optional` a zero,
-an empty text and the first name of an enum cannot be told from a missing field. Fields are named as in the .proto file.
+A field that is not in the message has no value, even if proto3 has a default for it: without `optional`, a zero, an
+empty text and the first name of an enum look like a missing field. Fields have their names of the .proto file.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def raw_reader(descriptors: bytes, message: str, name: str) -> MessageReader:
 
 
 class _Indexed(TypedReader):
-    """Picks the message type by the indexes in front, as Confluent's serializers write them."""
+    """Chooses the message type by the indexes in front, in the form that Confluent's serializers write."""
 
     def __init__(self, types: list[Any]) -> None:
         self._types = types
@@ -74,7 +74,7 @@ class _Indexed(TypedReader):
         return read, at
 
     def _type(self, indexes: tuple[int, ...]) -> Any:
-        """As Confluent's Java client counts nested messages or, where that leads nowhere, as its Python client does."""
+        """Counts nested messages like Confluent's Java client or, if that finds none, like its Python client."""
         found = _followed(self._types, indexes, entries=False) or _followed(self._types, indexes, entries=True)
         if found is None or found.GetOptions().map_entry:
             raise bad(Reason.MALFORMED, f"its schema has no message with the indexes {list(indexes)}")
@@ -82,7 +82,7 @@ class _Indexed(TypedReader):
 
 
 def _followed(types: list[Any], indexes: tuple[int, ...], *, entries: bool) -> Any:
-    """The message that the indexes lead to, or None. With `entries`, the entries of maps count as nested messages."""
+    """The message to which the indexes lead, or None. With `entries`, the entries of maps count as nested messages."""
     found = None
     for index in indexes:
         if not 0 <= index < len(types):
@@ -192,9 +192,9 @@ _SPECIAL: Mapping[str, Callable[[Any], Any]] = {
 
 
 def _described(first: Any) -> list[list[dict[str, Any]]]:
-    """The fields of a message, and of all that it leads to, as the compiled decoder reads them."""
+    """The fields of a message, and of all messages that it contains, in the form for the compiled decoder."""
     places, messages = {first.full_name: 0}, [first]
-    # The list of messages grows on the way, by those that fields lead to.
+    # The list of messages grows during the walk, by the messages of fields.
     return [[_described_field(field, places, messages) for field in message.fields] for message in messages]
 
 
@@ -259,7 +259,7 @@ def _file_of(name: str, text: str) -> Any:
 
 
 def _pool_of(files: Iterable[Any]) -> Any:
-    """A pool of these files, each after those that it imports. Missing imports are left out: most are options."""
+    """A pool of these files, each after its imports. Missing imports are left out: most are options."""
     module = need()
     pool = module.descriptor_pool.DescriptorPool()
     known = _add_well_known(pool)

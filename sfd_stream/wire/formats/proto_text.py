@@ -1,8 +1,8 @@
-"""The text of a .proto file to its descriptor, for registries that keep the text alone.
+"""Converts the text of a .proto file into its descriptor, for registries that keep only the text.
 
-Reads what messages are made of (messages, enums, oneofs, maps, nested types, imports, the features of editions) and
-passes over what does not change how bytes are read: options, services, extensions, reserved numbers. Types stay as
-written: the descriptor pool resolves them. Groups are refused.
+It reads the parts of messages (messages, enums, oneofs, maps, nested types, imports, the features of editions). It
+skips what does not change how bytes are read: options, services, extensions, reserved numbers. Types stay as written:
+the descriptor pool resolves them. Groups are refused.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _EDITIONS: Final = {"2023": descriptor_pb2.EDITION_2023, "2024": descriptor_pb2.
 
 
 class ProtoSyntaxError(ValueError):
-    """The text is no .proto file that can be read."""
+    """The text is not a .proto file that this parser can read."""
 
 
 def parse_proto(text: str, name: str) -> descriptor_pb2.FileDescriptorProto:
@@ -182,7 +182,7 @@ class _Parser:
         self._expect("]")
 
     def _feature(self, target: Any) -> None:
-        """A feature of an edition, like `features.field_presence = IMPLICIT`; those of languages are passed over."""
+        """A feature of an edition, like `features.field_presence = IMPLICIT`. Features of languages are skipped."""
         name = self._next().removeprefix("features.")
         self._expect("=")
         said = self._next()

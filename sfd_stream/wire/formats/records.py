@@ -1,8 +1,8 @@
-"""A batch of messages to one checked block, by way of records: what JSON, Avro and Protobuf share.
+"""Decodes a batch of messages into one checked block, by way of records: the common part of JSON, Avro and Protobuf.
 
-A reader turns one message into plain values (None, bool, int, float, str, bytes, lists, mappings); the columns' mapping
-makes features of them. The compiled decoder, where it is installed, does both for most messages. A bad message is
-reported alone and changes nothing of the others.
+A reader converts one message into plain values (None, bool, int, float, str, bytes, lists, mappings). The columns'
+mapping converts them into features. The compiled decoder, if it is installed, does both for most messages. A bad
+message is reported alone and does not affect the others.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ _NONE: frozenset[int] = frozenset()
 
 
 class Decoder(Protocol):
-    """Messages to rows. The loop's thread calls it; nothing in it waits."""
+    """Decodes messages into rows. The loop's thread calls it; it never waits."""
 
     def decode(self, values: Sequence[bytes], columns: Columns, limits: RowLimits) -> DecodedBatch:
-        """The rows of a batch. Nothing that a message holds raises."""
+        """The rows of a batch. No content of a message makes it raise."""
 
     def missing(self, values: Sequence[bytes]) -> frozenset[int]:
-        """The ids of schemas that must be looked up before these messages can be decoded; the look-up begins."""
+        """Starts to look up the schemas that these messages need and that are not known yet. Returns their ids."""
 
     def is_missing(self, schema_ids: frozenset[int]) -> bool:
         """Whether any of these schemas is still being looked up."""
@@ -55,7 +55,7 @@ class Reader(Protocol):
 
     def read(self, message: bytes) -> Any: ...
     def take(self, values: Sequence[bytes], columns: HashedColumns, limits: RowLimits) -> tuple[list[Part], Int]:
-        """The messages that the compiled decoder takes as parts, and the others, which are read one by one."""
+        """The messages that the compiled decoder takes, as parts, and the others, which are read one by one."""
 
     def missing(self, values: Sequence[bytes]) -> frozenset[int]: ...
     def is_missing(self, schema_ids: frozenset[int]) -> bool: ...
@@ -91,11 +91,11 @@ class PlainReader:
         return False
 
     def close(self) -> None:
-        """There is nothing to end."""
+        """Nothing to end."""
 
 
 class MsgpackDecoder:
-    """Rows as msgpack, which need neither a mapping nor a schema."""
+    """Reads rows in msgpack, which need neither a mapping nor a schema."""
 
     outage = None
 
@@ -109,11 +109,11 @@ class MsgpackDecoder:
         return False
 
     def close(self) -> None:
-        """There is nothing to end."""
+        """Nothing to end."""
 
 
 class RecordDecoder:
-    """Records by a reader, for hashed columns that have a mapping."""
+    """Reads records, for hashed columns that have a mapping."""
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader

@@ -1,1 +1,1 @@
-"""Rows on the wire: encoding, and one reader for each form that a message may have."""
+"""Rows as messages: the encoder, and one reader for each form that a message may have."""

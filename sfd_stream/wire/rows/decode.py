@@ -1,8 +1,8 @@
-"""Rows on the wire: a poll batch of messages to one checked block, good messages undisturbed by bad ones.
+"""Decodes the messages of a poll into one checked block of rows. A bad message does not affect the good ones.
 
-The compiled decoder reads names and lists of a whole batch at once, if it is installed. Packed numbers need none: numpy
-copies those of a whole batch, of blocks message by message. Without the compiled decoder numpy reads lists too. What is
-left is read message by message by msgpack. Which one reads a message changes its cost and nothing else.
+The compiled decoder, if it is installed, reads names and lists of a whole batch at once. Packed numbers do not need it:
+numpy copies those of a whole batch, and those of blocks message by message. Without the compiled decoder numpy also
+reads lists. msgpack reads all other messages one by one. The choice of reader changes the cost and nothing else.
 `docs/reference/formats.md` has the format.
 """
 
@@ -47,12 +47,12 @@ _DEFAULT_LIMITS = RowLimits()
 
 @dataclass(frozen=True, slots=True)
 class DecodedBatch:
-    """What a batch of messages holds."""
+    """The content of a batch of messages."""
 
     block: RowBlock  # the rows of all good messages, in order; its d is that of `columns`
     rows_of_message: Int  # 0 for a bad one
     bad: tuple[tuple[int, RowDecodeError], ...]  # ascending by message
-    columns: Columns  # to adopt when the batch is kept: wider, or with more names, than before it
+    columns: Columns  # to adopt if the batch is kept: wider, or with more names, than before it
     growth: Growth  # (row of the block, d from this row on)
 
 
@@ -70,7 +70,7 @@ def decode(values: Sequence[bytes], columns: Columns, limits: RowLimits = _DEFAU
 
 
 def assembled(messages: int, parts: list[Part], faults: Faults, columns: Columns) -> DecodedBatch:
-    """The rows of parts of a batch, checked and in the order of the messages; `faults` has what is bad already."""
+    """The rows of parts of a batch, checked and in the order of the messages. `faults`: messages known as bad."""
     parts = [checked(part, columns, faults) for part in parts]
     placed = merged([placed_in(columns, part) for part in parts])
     placed, block = _canonical(placed, columns, faults)
@@ -100,7 +100,7 @@ def decode_one(value: bytes, columns: Columns, limits: RowLimits = _DEFAULT_LIMI
 
 
 def _read(values: Sequence[bytes], columns: Columns, limits: RowLimits, faults: Faults) -> list[Part]:
-    """Bytes to parts, each message by the fastest reader that takes it."""
+    """Converts bytes into parts, each message by the fastest reader for it."""
     hashed = isinstance(columns, HashedColumns)
     if is_available() and (hashed or not is_packed(values)):
         parts, rest = take_rows(values, columns, limits)
@@ -114,7 +114,7 @@ def _read(values: Sequence[bytes], columns: Columns, limits: RowLimits, faults: 
 def _read_each(
     values: Sequence[bytes], messages: Int, limits: RowLimits, faults: Faults, *, hashed: bool
 ) -> list[Part]:
-    """These messages by the reference, which finds the words for what is wrong with a bad one."""
+    """Reads these messages by the reference, which also describes the fault of a bad one."""
     pieces: dict[bool, list[tuple[int, Piece]]] = {False: [], True: []}
     for message in messages.tolist():
         try:
@@ -127,7 +127,7 @@ def _read_each(
 
 
 def _read_joined(values: Sequence[bytes], limits: RowLimits) -> tuple[list[Part], Int]:
-    """What can be read of all messages at once, and the other messages."""
+    """The parts that can be read from all messages at once, and the other messages."""
     joined = Joined.of(values)
     parts, rest = take_packed(joined, limits)
     if len(rest) >= TOGETHER_MIN:
@@ -137,7 +137,7 @@ def _read_joined(values: Sequence[bytes], limits: RowLimits) -> tuple[list[Part]
 
 
 def _canonical(placed: Part, columns: Columns, faults: Faults) -> tuple[Part, RowBlock]:
-    """The rows as a block; a message whose duplicates sum too high is bad, and is left out of both."""
+    """The rows as a block. A message whose duplicates have too large a sum is bad, and is left out of both."""
     block = canonical(_pointers(placed), placed.features, placed.values, columns.end)
     if block.values is placed.values or not (over := np.abs(block.values) > MAGNITUDE_MAX).any():
         return placed, block

@@ -1,6 +1,6 @@
-"""Rows to messages: what `decode` reads, in the one form of each kind that it reads fastest.
+"""Encodes rows into messages that `decode` reads, in the form of each kind that it reads fastest.
 
-Refuses with `ValueError` what no decoder would take, so that a producer's bug shows at the producer.
+Raises `ValueError` for rows that no decoder would accept, so that a producer's fault is found at the producer.
 """
 
 from __future__ import annotations

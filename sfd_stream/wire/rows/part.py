@@ -1,7 +1,7 @@
-"""What the readers of rows share: limits, reasons, and the rows of some messages as they came.
+"""The common parts of the row readers: limits, reasons, and the rows of some messages as they were read.
 
 A `Part` has passed every check of form (msgpack, keys, types, lengths, pointers, limits) and none of content
-(columns, finite values). Readers that see the same message make the same part of it.
+(columns, finite values). Two readers of the same message return the same part of it.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ Bytes = npt.NDArray[np.uint8]
 
 @dataclass(frozen=True, slots=True)
 class RowLimits:
-    """The most that one message may hold, by default and as the settings `input.max_*` say.
+    """The maximum sizes of one message: the defaults, or the settings `input.max_*`.
 
-    Nesting needs no number: what stands in a field is no container.
+    Nesting needs no limit: a field never contains another container.
     """
 
     message_bytes_max: int = 16 * 2**20

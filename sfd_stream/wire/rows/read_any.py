@@ -1,8 +1,7 @@
-"""One message of any allowed form, by msgpack: the reference that the batch readers agree with.
+"""Reads one message of any allowed form, by msgpack. It is the reference: the batch readers must agree with it.
 
-Memory stays within a small multiple of the message: containers inside a field are refused before msgpack
-makes room for them, and no declared size is believed before its elements were read. Raises only
-`RowDecodeError`.
+Memory stays within a small multiple of the message: containers inside a field are refused before msgpack allocates
+memory for them, and a declared size is not believed before its elements were read. Raises only `RowDecodeError`.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ _BEFORE_JSON = b" \t\r\n\xef\xbb\xbf"
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """The rows of one message: as `Part`, of one."""
+    """The rows of one message, as a `Part`."""
 
     lengths: Int
     features: Any
@@ -81,7 +80,7 @@ def _refuse(_: object, __: object = None) -> NoReturn:
 
 
 class _Reader:
-    """Walks over one map with msgpack's streaming unpacker, which never holds more than it was fed."""
+    """Walks over one map with msgpack's streaming unpacker, which never holds more bytes than it was given."""
 
     def __init__(self, message: bytes, limits: RowLimits, *, hashed: bool) -> None:
         self._message = message
@@ -92,8 +91,8 @@ class _Reader:
             strict_map_key=False,
             max_str_len=limits.string_bytes_max,
             max_bin_len=len(message),
-            max_array_len=0,  # headers of our own fields are read by themselves; whatever else opens a
-            max_map_len=0,  # container is refused, the empty ones by the hooks
+            max_array_len=0,  # headers of our own fields are read separately; any other container
+            max_map_len=0,  # is refused, empty ones by the hooks
             max_ext_len=0,
             list_hook=_refuse,
             object_pairs_hook=_refuse,

@@ -1,7 +1,7 @@
-"""Packed blocks of rows: the arrays of each message as they lie in its bytes, copied once, into the batch.
+"""Reads packed blocks of rows: copies the arrays of each message once, from its bytes into the batch.
 
-Takes the messages whose bytes are exactly `i` and `p`, or `i`, `v` and `p`, all of them bins, in any order, and leaves
-everything else, good or bad, to `read_any`, which would make the same of these.
+It takes the messages whose bytes are exactly `i` and `p`, or `i`, `v` and `p`, all of them bins, in any order. It
+leaves all others, good or bad, to `read_any`, which would read the same rows from these.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 
 _THREE_FIELDS = b"\x83"
 _FIELDS = {b"\x82": frozenset("ip"), _THREE_FIELDS: frozenset("ivp")}
-"""By the first byte, which counts them."""
+"""By the first byte, which has their number."""
 
 _U4, _F4, _F8 = np.dtype("<u4"), np.dtype("<f4"), np.dtype("<f8")
 _KEYS = {b"\xa1i": "i", b"\xa1v": "v", b"\xa1p": "p"}
 _SIZE_BYTES = {0xC4: 1, 0xC5: 2, 0xC6: 4}
-"""Of the size in a bin's header."""
+"""Number of bytes of the size in a bin's header."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """The arrays as they lie in the message's bytes; the pointers are not looked at yet."""
+    """The arrays as they are in the message's bytes. The pointers are not checked yet."""
 
     message: int
     pointers: Any
@@ -38,20 +38,20 @@ class _Block:
     values: Any  # of 4 or 8 bytes
 
     def is_whole(self) -> bool:
-        """Whether the pointers rise from 0 to the number of indices."""
+        """Whether the pointers increase from 0 to the number of indices."""
         return _are_whole(self.pointers.astype(np.int64), np.array([len(self.pointers)]), np.array([len(self.indices)]))
 
 
 def all_look_like_blocks(values: Sequence[bytes]) -> bool:
-    """Whether no other reader need be tried first: nothing else has three fields."""
+    """Whether no other reader has to be tried before: no other form has three fields."""
     return all(data[:1] == _THREE_FIELDS for data in values)
 
 
 def take_blocks(values: Sequence[bytes], messages: Int, limits: RowLimits) -> tuple[list[Part], Int]:
-    """Those of the messages that are packed blocks as a part, and the others.
+    """The packed blocks among the messages as a part, and the other messages.
 
-    What can be asked of all messages at once is: each call that Python makes for a message keeps the thread that
-    sketches from the interpreter.
+    Checks run for all messages at once where possible: each Python call for one message keeps the interpreter from the
+    sketch thread.
     """
     found = [_block(message, values[message], limits) for message in messages.tolist()]
     blocks = [block for block in found if block is not None]
@@ -66,13 +66,13 @@ def take_blocks(values: Sequence[bytes], messages: Int, limits: RowLimits) -> tu
 
 
 def _part(blocks: list[_Block]) -> Part | None:
-    """None if the pointers of any are wrong."""
+    """The part; None if the pointers of any message are wrong."""
     counts = np.array([len(block.pointers) for block in blocks], dtype=np.int64)
     nnz = np.array([len(block.indices) for block in blocks], dtype=np.int64)
     cuts = np.concatenate([block.pointers for block in blocks]).astype(np.int64)
     if not _are_whole(cuts, counts, nnz):
         return None
-    with np.errstate(invalid="ignore"):  # a signalling NaN is found by the check of values, not here
+    with np.errstate(invalid="ignore"):  # the check of values finds a signalling NaN, not this line
         values = np.concatenate([block.values for block in blocks], dtype=np.float64)
     return Part(
         np.array([block.message for block in blocks], dtype=np.int64),
@@ -85,15 +85,15 @@ def _part(blocks: list[_Block]) -> Part | None:
 
 
 def _are_whole(cuts: Int, counts: Int, nnz: Int) -> bool:
-    """Whether the pointers of each, joined, rise from 0 to its number of indices."""
+    """Whether the pointers of each message, joined, increase from 0 to its number of indices."""
     ends = np.cumsum(counts)
     rises = np.diff(cuts) >= 0
-    rises[ends[:-1] - 1] = True  # from one message to the next anything may follow
+    rises[ends[:-1] - 1] = True  # between two messages any step is allowed
     return bool((cuts[ends - counts] == 0).all() and (cuts[ends - 1] == nnz).all() and rises.all())
 
 
 def _block(message: int, data: bytes, limits: RowLimits) -> _Block | None:
-    """None if it is something else, or its sizes are wrong: the general reader finds the words for that."""
+    """The block; None if it has another form or wrong sizes: the general reader describes the fault."""
     if len(data) > limits.message_bytes_max or data[:1] not in _FIELDS:
         return None
     bins = _bins(data)
@@ -110,7 +110,7 @@ def _block(message: int, data: bytes, limits: RowLimits) -> _Block | None:
 
 
 def _bins(data: bytes) -> dict[str, tuple[int, int]] | None:
-    """Start and size of each field, if all are bins and end where the message does."""
+    """Start and size of each field, if all are bins and the last one ends with the message."""
     found: dict[str, tuple[int, int]] = {}
     at, end = 1, len(data)
     for _ in range(data[0] & 0x0F):

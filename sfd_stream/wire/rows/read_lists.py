@@ -1,8 +1,8 @@
-"""Friendly single rows of a whole batch at once: msgpack arrays of numbers, read in step by numpy.
+"""Reads friendly single rows of a whole batch at once: numpy walks over the msgpack arrays of all messages together.
 
-The elements of a msgpack array have no fixed width, so the k-th element of every message is found from its
-(k-1)-th, for all messages together. Takes `{"i": array}` and `{"i": array, "v": array}` whose indices fit 32
-bits, and leaves everything else, good or bad, to `read_any`, which would make the same of these.
+The elements of a msgpack array have no fixed width, so the position of the k-th element follows from the (k-1)-th. It
+takes `{"i": array}` and `{"i": array, "v": array}` whose indices fit 32 bits. It leaves all others, good or bad, to
+`read_any`, which would read the same rows from these.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from sfd_stream.wire.rows.read_packed import Joined
 
 TOGETHER_MIN = 32
-"""A step costs the same for one message as for dozens, so fewer than this do not walk together."""
+"""A step costs the same for one message as for dozens, so fewer messages than this are not read together."""
 
 CHECK_STEPS = 256
-"""So often the walk leaves out messages that turned out to be something else, however long they claim to be."""
+"""After this many steps the walk drops messages that turned out to have another form, whatever length they declare."""
 
 _NUMBERS = {
     0xCA: ">f4",
@@ -41,7 +41,7 @@ _FLOAT64 = np.dtype([("kind", "u1"), ("number", ">f8")])
 
 
 def _element_bytes() -> Int:
-    """Bytes of an element by its first byte; 0 for what is not a number."""
+    """Number of bytes of an element by its first byte; 0 if it is no number."""
     sizes = np.zeros(256, dtype=np.int64)
     sizes[:0x80] = sizes[0xE0:] = 1
     for kind, dtype in _NUMBERS.items():
@@ -54,7 +54,7 @@ _ELEMENT_BYTES = _element_bytes()
 
 @dataclass(frozen=True, slots=True)
 class _Walk:
-    """Where each element stands, messages one after the other, and where each message's array ends."""
+    """The position of each element, messages one after the other, and the end of each message's array."""
 
     places: Int
     after: Int
@@ -76,7 +76,7 @@ def take_lists(joined: Joined, candidates: Int, limits: RowLimits) -> tuple[list
 
 
 def _openings(joined: Joined, candidates: Int, limits: RowLimits) -> tuple[Int, Int, Int]:
-    """The messages that open as a friendly row does, where their indices start, and how many they are."""
+    """The messages that begin like a friendly row, the positions of their indices, and how many there are."""
     at, end = joined.starts[candidates], joined.ends[candidates]
     fits = (joined.has(at, b"\x82") | joined.has(at, b"\x81")) & joined.has(at + 1, b"\xa1i")
     start, nnz, known = _array(joined, at + 3)
@@ -93,7 +93,7 @@ def _array(joined: Joined, at: Int) -> tuple[Int, Int, Mask]:
 
 
 def _without_stragglers(messages: Int, start: Int, nnz: Int) -> tuple[Int, Int, Int]:
-    """Leave out the longest rows if too few are as long as they: the others would wait for them."""
+    """Drops the longest rows if few rows are as long: all others would wait for them."""
     if len(messages) < TOGETHER_MIN:
         return messages[:0], start[:0], nnz[:0]
     longest = np.partition(nnz, -TOGETHER_MIN)[-TOGETHER_MIN]
@@ -111,8 +111,8 @@ def _walk(joined: Joined, messages: Int, start: Int, nnz: Int) -> _Walk:
         for step, count in zip(steps.tolist(), _longer_than(length, steps).tolist(), strict=True):
             at = here[:count]
             places[base[:count] + step] = at
-            # What is no number has size 0: the walk stands still there. A message whose size lies may walk out of the
-            # buffer, where "clip" reads the padding.
+            # An element that is no number has size 0, so the walk stays there. A message with a wrong size may lead
+            # beyond the buffer, where "clip" reads the padding.
             at += _ELEMENT_BYTES.take(joined.buffer.take(at, mode="clip"))
         done = length <= begin + CHECK_STEPS
         after[order[done]] = here[done]
@@ -124,12 +124,12 @@ def _walk(joined: Joined, messages: Int, start: Int, nnz: Int) -> _Walk:
 
 
 def _longer_than(length: Int, steps: Int) -> Int:
-    """How many of the lengths, which fall, are above each of the steps."""
+    """For each step, the number of lengths above it. The lengths must decrease."""
     return len(length) - np.searchsorted(length[::-1], steps, side="right")
 
 
 def _indices(joined: Joined, walk: _Walk, nnz: Int) -> tuple[Int, Mask]:
-    """The column indices, and which messages have none but numbers of up to 32 bits without a sign."""
+    """The column indices, and which messages have other elements than unsigned numbers of up to 32 bits."""
     kinds = joined.buffer.take(walk.places, mode="clip")
     indices = kinds.astype(np.int64)
     for kind in _INDICES:
@@ -141,7 +141,7 @@ def _indices(joined: Joined, walk: _Walk, nnz: Int) -> tuple[Int, Mask]:
 
 
 def _values(joined: Joined, messages: Int, at: Int, nnz: Int) -> tuple[Float, Mask]:
-    """The values, and which messages end right after as many numbers as they have indices."""
+    """The values, and which messages end directly after as many numbers as they have indices."""
     begin, end = joined.starts[messages], joined.ends[messages]
     with_values = joined.has(begin, b"\x82")
     fits = at <= end
@@ -178,12 +178,12 @@ def _mixed(joined: Joined, messages: Int, start: Int, nnz: Int) -> tuple[Float, 
 
 
 def _gather(joined: Joined, places: Int, dtype: str) -> Float:
-    """The big-endian numbers after these places; where a walk left its message, anything."""
+    """The big-endian numbers at these positions; any value where a walk left its message."""
     width = np.dtype(dtype).itemsize
     raw = np.empty((len(places), width), dtype=np.uint8)
     for step in range(width):
         raw[:, step] = joined.buffer.take(places + (step + 1), mode="clip")
-    with np.errstate(invalid="ignore"):  # a signalling NaN is found by the check of values, not here
+    with np.errstate(invalid="ignore"):  # the check of values finds a signalling NaN, not this line
         return raw.view(dtype)[:, 0].astype(np.float64)
 
 

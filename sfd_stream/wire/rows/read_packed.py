@@ -1,7 +1,7 @@
-"""Packed single rows of a whole batch at once: no Python object per non-zero, about half a microsecond a row.
+"""Reads packed single rows of a whole batch at once: no Python object for a non-zero, about half a microsecond a row.
 
-Takes the messages whose bytes are exactly `{"i": bin}` or `{"i": bin, "v": bin}` in this order, and leaves
-everything else, good or bad, to `read_any`, which would make the same of these.
+It takes the messages whose bytes are exactly `{"i": bin}` or `{"i": bin, "v": bin}` in this order. It leaves all
+others, good or bad, to `read_any`, which would read the same rows from these.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from sfd_stream.sketch.rows import Float, Int
 
 PADDING = bytes(16)
-"""Headers are read without asking where the last message ends."""
+"""With it, headers can be read without checking for the end of the last message."""
 
 _PACKED_COLUMNS = (b"\xa1i\xc4", b"\xa1i\xc5", b"\xa1i\xc6")
 
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """Messages one after the other, so that numpy can look at the same byte of all of them."""
+    """Messages one after the other, so that numpy can read the same byte of all of them."""
 
     values: Sequence[bytes]
     buffer: Bytes
@@ -41,7 +41,7 @@ class Joined:
         return cls(values, np.frombuffer(b"".join([*values, PADDING]), dtype=np.uint8), ends - lengths, ends)
 
     def slices(self, messages: Int, start: Int, stop: Int) -> Bytes:
-        """The bytes start..stop (places in the buffer) of these messages, joined."""
+        """The bytes start..stop (positions in the buffer) of these messages, joined."""
         sizes, steps = stop - start, np.diff(start)
         if len(steps) and (sizes == sizes[0]).all() and (steps == steps[0]).all():
             evenly = as_strided(self.buffer[start[0] :], (len(messages), int(sizes[0])), (int(steps[0]), 1))
@@ -52,7 +52,7 @@ class Joined:
         return np.frombuffer(b"".join([values[message][low:high] for message, low, high in cuts]), dtype=np.uint8)
 
     def has(self, at: Int, code: bytes) -> Mask:
-        """Where these bytes stand at these places."""
+        """Whether the buffer has these bytes at these positions."""
         found: Mask = self.buffer[at] == code[0]
         for step, byte in enumerate(code[1:], start=1):
             found &= self.buffer[at + step] == byte
@@ -80,7 +80,7 @@ class Joined:
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """Where the indices and values of packed rows lie in the buffer."""
+    """The positions of the indices and values of packed rows in the buffer."""
 
     messages: Int
     nnz: Int
@@ -90,7 +90,7 @@ class _Layout:
 
 
 def is_packed(values: Sequence[bytes]) -> bool:
-    """Whether the first message begins with packed columns, as a packed row or block does: the others are alike."""
+    """Whether the first message begins with packed columns, like a packed row or block: the others are alike."""
     return bool(values) and values[0][1:4] in _PACKED_COLUMNS
 
 
@@ -109,7 +109,7 @@ def _layout(joined: Joined, limits: RowLimits) -> tuple[_Layout, Mask]:
     first, first_bytes, known = joined.sized(at + 3, (0xC4, 0xC5, 0xC6))
     nnz, after = first_bytes >> 2, first + first_bytes
     fits &= known & (first_bytes & 3 == 0) & (nnz <= limits.nnz_max) & (after <= end)
-    after = np.minimum(after, end)  # a size that lies leads out of the buffer
+    after = np.minimum(after, end)  # a wrong size leads beyond the buffer
     second, second_bytes, known = joined.sized(after + 2, (0xC4, 0xC5, 0xC6))
     wide, narrow = second_bytes == nnz << 3, second_bytes == nnz << 2
     fits &= np.where(
@@ -137,5 +137,5 @@ def _values(joined: Joined, messages: Int, start: Int, nnz: Int, width: int) -> 
 
 def floats(packed: Bytes, width: int) -> Float:
     """Little-endian floats of 4 or 8 bytes."""
-    with np.errstate(invalid="ignore"):  # a signalling NaN is found by the check of values, not here
+    with np.errstate(invalid="ignore"):  # the check of values finds a signalling NaN, not this line
         return packed.view(f"<f{width}").astype(np.float64, copy=False)

@@ -1,4 +1,4 @@
-"""From parts as they were read to columns and values that can be taken, in the order of the messages."""
+"""Converts parts as they were read into valid columns and values, in the order of the messages."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from sfd_stream.wire.rows.part import Mask
 
 Faults = dict[int, RowDecodeError]
-"""What is wrong with the bad messages, by number."""
+"""The fault of each bad message, by its number."""
 
 _U32 = np.dtype("<u4")
 _NONE = np.zeros(0, dtype=np.int64)
 
 
 def checked(part: Part, columns: Columns, faults: Faults) -> Part:
-    """The messages of a part whose every column and value can be taken; the others go to `faults`."""
+    """The messages of a part whose columns and values are all valid. The others go to `faults`."""
     wrong = _bad_values(part)
     if not isinstance(columns, HashedColumns):
         wrong |= _outside(part, columns.end)
@@ -106,7 +106,7 @@ def _outside(part: Part, end: int) -> Faults:
 def _bad_values(part: Part) -> Faults:
     values = part.values
     with np.errstate(invalid="ignore"):  # signalling NaNs
-        if squared_frobenius(values) <= MAGNITUDE_MAX**2:  # one pass, and enough: none can be above
+        if squared_frobenius(values) <= MAGNITUDE_MAX**2:  # one pass, and enough: no value can be above
             return {}
         large = np.abs(values) > MAGNITUDE_MAX
         infinite = ~np.isfinite(values)
