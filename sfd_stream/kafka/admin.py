@@ -1,6 +1,6 @@
 """Questions about topics and groups, on clients of their own. Each is repeated until it is answered or time is up.
 
-A consumer sends its questions after its fetches, and the broker holds each fetch for up to half a second.
+A consumer's question waits behind its fetches. The broker holds the fetch of each partition for up to half a second.
 """
 
 from __future__ import annotations

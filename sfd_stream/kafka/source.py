@@ -333,7 +333,7 @@ class Source:
         return self._assignment.member_id()
 
     def has_nothing(self) -> bool:
-        """Whether the group has assigned us no partition: KIP-848's client reports nothing in that case."""
+        """Whether we are a member of the group without a partition: KIP-848's client reports nothing in that case."""
         if self._properties.get("group.protocol") != "consumer" or self._assignment.all:
             return False
         return _generation(self._consumer.consumer_group_metadata()) > 0
