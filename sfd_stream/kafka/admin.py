@@ -1,6 +1,6 @@
 """Questions about topics and groups, on clients of their own. Each is repeated until it is answered or time is up.
 
-A consumer's question waits behind its fetches. The broker holds the fetch of each partition for up to half a second.
+A consumer's question waits behind its fetches. The broker holds each for up to half a second, once for each partition.
 """
 
 from __future__ import annotations

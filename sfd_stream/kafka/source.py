@@ -1,4 +1,4 @@
-"""Records of one topic, for one member of a consumer group. Only the thread that owns the source may call it.
+"""Records of one topic, for one member of a consumer group. One thread owns it; any thread may ask its questions.
 
 Guarantees:
 - A record is handed out only while its partition is assigned, in order, from the offset that the listener gave.

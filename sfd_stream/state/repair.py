@@ -150,8 +150,8 @@ def _survey(mark: Mark) -> Steps[_Survey | Refused]:
 def _find_good(mark: Mark, survey: _Survey) -> Steps[StoredState | Refused]:
     """The newest state that is older than the newest manifest's and can be loaded in full.
 
-    After a rollback, the states in between have lower numbers but are newer than the one it returned to. A second
-    rollback must not return to them.
+    After a rollback, the states in between are newer than the one it returned to, though their manifests come before
+    the rollback's. A second rollback must not return to them.
     """
     assert survey.newest is not None
     readable = survey.newest.number == survey.numbers[-1]
