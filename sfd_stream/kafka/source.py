@@ -42,7 +42,8 @@ every other batch would leave a few records behind, which the next poll hands ou
 TOPIC_ID_S = 5.0
 
 _METADATA_MAGIC = b"CGMDv2:"
-"""How librdkafka's group metadata begins. Four bytes follow: the generation, -1 or 0 if there is no member."""
+"""How librdkafka's group metadata begins. Four bytes follow: the generation, -1 if there is no member. 0, while a
+member joins, is refused by the coordinator like every other generation that is not the current one."""
 
 
 class Source:
