@@ -23,6 +23,7 @@ def pytest_configure() -> None:
 
 
 UNMEASURED = (
+    "tests/simulation/",
     "tests/unit/sketch/test_certificate",
     "tests/unit/sketch/test_changes",
     "tests/unit/sketch/test_laws",

@@ -17,7 +17,7 @@ from tests.simulation.scenario import draw
 from tests.simulation.test_conformance import simulated
 
 CODE = "from tests.simulation.run import simulate; from tests.simulation.scenario import draw;"
-SEEDS, CHUNK = 780, 30
+SEEDS, CHUNK = 600, 30
 REPEATED = (0, 1, 2, 4)
 """With and without aimed faults, with and without a point before every statement."""
 
