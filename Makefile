@@ -95,8 +95,10 @@ PYTEST := $(BIN)/pytest -n 4 --dist loadgroup
 unit: $(STAMP) tools compiled
 	$(PYTEST) -m "not slow and not browser and not image and not k8s"
 
+# What failed runs once more, alone, if it is not much: both results are printed (tests/support/again.py).
+ALL := -m "not browser and not image and not k8s"
 unit-all: $(STAMP) tools compiled
-	$(PYTEST) -m "not browser and not image and not k8s" --cov --cov-report=term
+	$(PYTEST) $(ALL) --cov --cov-report=term || { [ $$? = 1 ] && $(BIN)/python -m tests.support.again $(ALL); }
 
 SEEDS ?= 500
 simulate: $(STAMP) ## run the real worker in simulation: SEEDS=N seeds, what they covered, what failed
