@@ -75,7 +75,7 @@ def test_without_arguments_it_shows_how_to_begin(capsys: pytest.CaptureFixture[s
 def test_commands_are_shown_in_groups_by_what_one_wants(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--help"]) == 0
     out = capsys.readouterr().out
-    panels = ["The stream", "Reading", "Data", "Settings", "Planning and finding out what is wrong"]
+    panels = ["The stream", "Reading", "Data", "Settings", "Planning and diagnosis"]
     assert all(f"─ {panel} ─" in out for panel in panels)
     assert "─ Commands ─" not in out, "a command without a group"
 

@@ -94,7 +94,7 @@ def test_duplicates_add_up_and_zeros_are_dropped(tmp_path: Path) -> None:
         ("a.csv", "1,1,nan\n", "row 0 has a value that is not finite"),
         ("a.npz", "no zip", "a.npz: "),
         ("a.mtx", "no matrix", "a.mtx: "),
-        ("a.dat", "", "say --as npz|mtx|svmlight|csv|text"),
+        ("a.dat", "", "add --as npz|mtx|svmlight|csv|text"),
     ],
 )
 def test_a_file_that_is_not_what_it_should_be_is_told(tmp_path: Path, name: str, text: str, says: str) -> None:
