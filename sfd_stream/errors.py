@@ -1,23 +1,23 @@
-"""Every error that the world can cause, by name.
+"""All errors that the environment can cause.
 
     SfdError
     ├── SettingsError               the settings are wrong                            exit 2
     ├── RowDecodeError              one message is not rows: dead-lettered, counted   (the stream goes on)
-    ├── FormatError                 bytes of ours that are not what they should be
+    ├── FormatError                 bytes that are not in our format
     │   ├── ChecksumError           damaged
     │   └── NewerFormatError        written by a newer program
     ├── RefusedStateError           the state found must not be used                  exit 3
     │   ├── NoSnapshotError         the topic has no snapshot (yet)
     │   └── UnmergeableError        snapshots that do not add up to one sketch
     ├── TooManyBadMessagesError     past the configured share or run                  exit 4
-    ├── BrokerRefusedError          rights, fatal errors, away for too long           exit 5
+    ├── BrokerRefusedError          rights, fatal errors, unavailable for too long    exit 5
     │   └── BrokerUnavailableError  no answer within the time limit                   exit 5
-    ├── FencedError                 somebody else owns the partition now
+    ├── FencedError                 another worker owns the partition now
     └── StoreError                  the checkpoint store
-        ├── StoreUnavailableError   may pass: try again
-        ├── StoreRefusedError       will not pass by waiting (rights, no such bucket)  exit 5
-        ├── ObjectExistsError       create-if-absent met an object
-        └── ObjectMissingError      no object under that key
+        ├── StoreUnavailableError   temporary: a retry may succeed
+        ├── StoreRefusedError       permanent (rights, no such bucket)                exit 5
+        ├── ObjectExistsError       create-if-absent found an object
+        └── ObjectMissingError      no object has that key
 
 Our own bugs are assertions, not errors of this tree.
 """
@@ -26,9 +26,9 @@ from __future__ import annotations
 
 
 class SfdError(Exception):
-    """The root of all errors of this package that are not programming mistakes.
+    """The base class of all errors of this package that are not bugs.
 
-    `exit_code` is what the command line ends with.
+    `exit_code` is the exit code of the command line.
 
     >>> from sfd_stream import SettingsError, SfdError, SnapshotReader
     >>> try:

@@ -1,10 +1,10 @@
-"""Text from outside, made safe for a terminal: names of columns, keys, topics, and what brokers and stores answer."""
+"""Makes text from outside safe for a terminal: names of columns, keys and topics, messages of brokers and stores."""
 
 from __future__ import annotations
 
 
 def printable(text: str) -> str:
-    r"""The text on one line, with the escape of each character that a terminal would act on or hide.
+    r"""The text on one line. Each character that a terminal would interpret or hide is escaped.
 
     >>> printable("a\x1b[31m\n")
     'a\\x1b[31m\\n'

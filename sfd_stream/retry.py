@@ -1,4 +1,4 @@
-"""How long to wait between two attempts. Pure: attempts and randomness come in as arguments."""
+"""The delay between two attempts. Pure: attempts and randomness come in as arguments."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Backoff:
     longest_s: float
 
     def delay_s(self, failures: int, jitter: float) -> float:
-        """Before the next attempt, after this many failures in a row."""
+        """The delay before the next attempt, after this many failures in a row."""
         assert failures >= 1
         assert 0 < jitter <= 1
         return min(self.longest_s, self.first_s * 2.0 ** min(failures - 1, 30)) * jitter

@@ -1,4 +1,4 @@
-"""Threads that never keep the process alive, and the computations that an exit waits for."""
+"""Threads that do not keep the process alive, and the computations that the exit waits for."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, Executor, Future
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -35,9 +36,9 @@ class DaemonExecutor(Executor):
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Starts nothing more once what was submitted is done, or at once with `cancel_futures`."""
+        """Ends the threads when all submitted tasks are done, or at once with `cancel_futures`."""
         with contextlib.suppress(queue.Empty):
-            while cancel_futures:  # without waiting: a thread may take the last task meanwhile
+            while cancel_futures:  # without waiting: a thread may take the last task at the same time
                 waiting = self._tasks.get_nowait()
                 if waiting is not None:
                     waiting[0].cancel()
@@ -50,12 +51,23 @@ class DaemonExecutor(Executor):
         while (task := self._tasks.get()) is not None:
             future, call = task
             if future.set_running_or_notify_cancel():
-                try:
-                    future.set_result(call())
-                except BaseException as error:  # noqa: BLE001 - it belongs to the future
-                    future.set_exception(error)
-            del task, future, call  # an idle thread keeps no array alive
+                _run(future, call)
+            del task, future, call  # so that an idle thread keeps no array alive
             self._idle.release()
+
+
+def on_thread(name: str, call: Callable[..., T], *args: Any) -> Future[T]:
+    """Calls it on a daemon thread of its own: the call may hang."""
+    future: Future[T] = Future()
+    threading.Thread(target=_run, args=(future, partial(call, *args)), name=name, daemon=True).start()
+    return future
+
+
+def _run(future: Future[T], call: Callable[[], T]) -> None:
+    try:
+        future.set_result(call())
+    except BaseException as error:  # noqa: BLE001 - it belongs to the future
+        future.set_exception(error)
 
 
 class Computing:
@@ -72,7 +84,7 @@ class Computing:
 
     @contextmanager
     def __call__(self) -> Iterator[None]:
-        """Around a computation that makes no request."""
+        """Wraps a computation that makes no request."""
         with self._changed:
             if self._closed:
                 raise CancelledError("the worker has ended")
@@ -86,7 +98,7 @@ class Computing:
 
     @contextmanager
     def requesting(self) -> Iterator[None]:
-        """Around a request inside a computation: it may hang, so `close` does not wait for it."""
+        """Wraps a request inside a computation. It may hang, so `close` does not wait for it."""
         with self._changed:
             self._running -= 1
             self._changed.notify_all()

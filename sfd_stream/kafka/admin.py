@@ -8,21 +8,19 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import TimeoutError as NoAnswerError
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from confluent_kafka import Consumer, IsolationLevel, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined] # not in its own list of exports
 
 from sfd_stream.errors import BrokerRefusedError
 from sfd_stream.kafka.commits import Committed
-from sfd_stream.kafka.errors import Fault, Hooks, address, fault_of, refusal, refuse_settings
+from sfd_stream.kafka.errors import Fault, Hooks, address, create, fault_of, refusal
 from sfd_stream.kafka.outage import Outage, ask
 from sfd_stream.kafka.properties import admin_properties, group_properties
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
 
 Place = tuple[str, int]
 
@@ -37,6 +35,8 @@ CRITICAL = 2
 """librdkafka's log level. At its default it logs each attempt to connect; the warnings of `Outage` have the reasons."""
 
 BUILT_IN = "mockCluster"  # how the built-in broker's cluster id begins
+_EARLIEST = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
+_LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
 
 class Admin(AdminClient):
@@ -50,10 +50,7 @@ class Admin(AdminClient):
         self.properties = admin_properties(properties)
         self.outage = Outage(self.properties, hooks.logger)
         given = {**self.properties, **hooks.as_properties(self.properties), "error_cb": self.outage.note}
-        try:
-            super().__init__({"log_level": CRITICAL, **given})
-        except KafkaException as exception:
-            refuse_settings(exception, self.properties)
+        create(super().__init__, {"log_level": CRITICAL, **given})
 
     def ask(self, question: Callable[[float], Any], timeout_s: float) -> Any:
         """Asks a question, with warnings while no broker answers."""
@@ -103,11 +100,11 @@ class Admin(AdminClient):
 
     def first_offsets(self, topic: str, partitions: Collection[int], timeout_s: float) -> dict[int, int]:
         """Where the logs begin, by partition."""
-        return self._offsets(topic, partitions, _earliest(), timeout_s)
+        return self._offsets(topic, partitions, _EARLIEST, timeout_s)
 
     def end_offsets(self, topic: str, partitions: Collection[int], timeout_s: float) -> dict[int, int]:
         """Where the logs end, by partition."""
-        return self._offsets(topic, partitions, _latest(), timeout_s)
+        return self._offsets(topic, partitions, _LATEST, timeout_s)
 
     def _offsets(self, topic: str, partitions: Collection[int], spec: Any, timeout_s: float) -> dict[int, int]:
         places = [(topic, partition) for partition in partitions]
@@ -145,22 +142,14 @@ class Admin(AdminClient):
     def marks(self, topic: str, partitions: Collection[int], timeout_s: float) -> dict[int, tuple[int, int]]:
         """The first offset in the log and the offset after the last committed record, of each partition."""
         places = {(topic, partition) for partition in partitions}
-        low, high = (offsets_of(self, places, spec, timeout_s) for spec in (_earliest(), _latest()))
+        low, high = (offsets_of(self, places, spec, timeout_s) for spec in (_EARLIEST, _LATEST))
         return {p: (low[topic, p], high[topic, p]) for p in partitions}
 
     def known_ends(self, places: Collection[Place], timeout_s: float) -> dict[Place, int]:
         """End offsets by (topic, partition). Left out: places without an answer in time, or without the right to it."""
         with contextlib.suppress(KafkaException, NoAnswerError):
-            return offsets_of(self, places, _latest(), timeout_s)
+            return offsets_of(self, places, _LATEST, timeout_s)
         return {}
-
-
-def _earliest() -> Any:
-    return OffsetSpec.earliest()  # type: ignore[no-untyped-call]
-
-
-def _latest() -> Any:
-    return OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
 
 def offsets_of(admin: AdminClient, places: Collection[Place], spec: Any, timeout_s: float) -> dict[Place, int]:
@@ -193,10 +182,7 @@ class GroupOffsets:
         self._topic = topic
         self._polling = threading.Lock()
         quiet = replace(hooks, on_statistics=None)  # the consumer that reads reports statistics already
-        try:
-            self._consumer = Consumer({**self._properties, **quiet.as_properties(properties)})
-        except KafkaException as exception:
-            refuse_settings(exception, self._properties)
+        self._consumer = create(Consumer, {**self._properties, **quiet.as_properties(properties)})
 
     def committed(self, partitions: Collection[int], timeout_s: float) -> dict[int, Committed | None]:
         """None where nothing is committed. TimeoutError while a transaction on one of them is open."""

@@ -12,14 +12,12 @@ if it went into the client, the client would read at its default offsets.
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Protocol
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from sfd_stream.kafka.records import Start
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 
 class RebalanceListener(Protocol):

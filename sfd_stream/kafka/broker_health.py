@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import threading
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from confluent_kafka import KafkaError
 
 from sfd_stream.errors import BrokerRefusedError
-from sfd_stream.kafka.errors import Fault, address, fault_of, refusal
-from sfd_stream.kafka.properties import redacted
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from sfd_stream.kafka.admin import Admin
+from sfd_stream.kafka.admin import Admin
+from sfd_stream.kafka.errors import Fault, address, described, fault_of, refusal
+from sfd_stream.threads import on_thread
 
 _PROBE_S = 1.0
 """Time between two questions while no broker is available."""
@@ -58,7 +54,7 @@ class Presence:
         fault = fault_of(error)
         if fault is Fault.REFUSED:
             return refusal(error, self._properties)
-        self.words = f"{error.name()}: {redacted(error.str(), self._properties)}"
+        self.words = described(error, self._properties)
         if fault is Fault.UNKNOWN_TOPIC:
             self._unknown_since = self._unknown_since or self._clock()
         elif error.code() == KafkaError._ALL_BROKERS_DOWN:
@@ -75,8 +71,8 @@ class Presence:
             return None
         now = self._clock()
         if self._probing is None and now - self._probed_at >= _PROBE_S:
-            self._probing = Future()
-            threading.Thread(target=self._ask, args=(self._probing,), name="kafka-probe", daemon=True).start()
+            # On a thread of its own: the client may take longer than its time limit.
+            self._probing = on_thread("kafka-probe", self._admin.topic_exists, self._topic, _PROBE_TIMEOUT_S)
         if self._probing is None or not self._probing.done():
             return None
         probing, self._probing, self._probed_at = self._probing, None, now
@@ -91,13 +87,6 @@ class Presence:
             where = f"on {address(self._properties)} for {now - self._unknown_since:.0f} s"
             return BrokerRefusedError(f"topic {self._topic} does not exist {where}; create it, or set another topic")
         return None
-
-    def _ask(self, answer: Future[bool]) -> None:
-        """On a thread of its own: the client may take longer than its time limit."""
-        try:
-            answer.set_result(self._admin.topic_exists(self._topic, _PROBE_TIMEOUT_S))
-        except BaseException as error:  # noqa: BLE001 - `probe` raises it
-            answer.set_exception(error)
 
 
 class Membership:

@@ -1,4 +1,4 @@
-"""Commits that were sent, and their results: values, never exceptions.
+"""Commits of offsets. One that failed is sent again until the broker acknowledges it or a newer one replaces it.
 
 A partition has at most one commit under way. The client retries a commit that the coordinator can't take yet, and sends
 a later one meanwhile: the older offset would arrive last.
@@ -7,22 +7,20 @@ a later one meanwhile: the older offset would arrive last.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from confluent_kafka import KafkaError, TopicPartition
 
-    from confluent_kafka import KafkaError, TopicPartition
-
-NOT_ASSIGNED = "not assigned"
+COMMIT_AGAIN_S = 1.0
+"""A commit that failed is sent again after this time."""
 
 
-class CommitResult(NamedTuple):
-    """`error` is None, NOT_ASSIGNED, or the broker's name, such as UNKNOWN_MEMBER_ID or ILLEGAL_GENERATION."""
+class Commit(NamedTuple):
+    """What the group is to have for a partition."""
 
-    partition: int
     offset: int
-    error: str | None
+    metadata: str
 
 
 class Committed(NamedTuple):
@@ -40,48 +38,73 @@ class Committed(NamedTuple):
 
 
 class Commits:
-    def __init__(self) -> None:
-        self.waiting: dict[int, tuple[int, str]] = {}
-        """By partition: offset and metadata to send once the commit under way is answered."""
+    """What was wanted of a partition is sent until it is acknowledged, replaced by a newer one, or forgotten."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self.waiting: dict[int, Commit] = {}
+        """By partition: to send once the commit under way is answered, and not before `_again_s`."""
+        self.last: dict[int, int] = {}  # by partition, acknowledged, since it was assigned
+        self._clock = clock
+        self._wanted: dict[int, Commit] = {}  # by partition: the newest one, since it was assigned
+        self._again_s: dict[int, float] = {}
         self._sent: Counter[int] = Counter()
         """By partition: commits without an answer, including those of earlier assignments."""
-        self.last: dict[int, int] = {}  # by partition, acknowledged, since it was assigned
-        self._results: list[CommitResult] = []
 
     @property
     def pending(self) -> bool:
         """Whether a commit has no answer yet."""
         return bool(self._sent)
 
+    @property
+    def acknowledged(self) -> dict[int, Commit]:
+        """By partition: the newest commit, if the broker has acknowledged it."""
+        return {p: commit for p, commit in self._wanted.items() if p not in self.waiting and not self.is_sent(p)}
+
     def is_sent(self, partition: int) -> bool:
         return self._sent[partition] > 0
 
-    def send(self, partitions: Iterable[int]) -> None:
-        self._sent.update(list(partitions))
+    def want(self, partition: int, commit: Commit) -> None:
+        """The same commit is sent once."""
+        if self._wanted.get(partition) != commit:
+            self._wanted[partition] = self.waiting[partition] = commit
+            self._again_s.pop(partition, None)
 
-    def take_ready(self) -> dict[int, tuple[int, str]]:
-        """The commits whose partition has none under way."""
-        ready = {partition: what for partition, what in self.waiting.items() if not self.is_sent(partition)}
+    def take_ready(self, leaving: Collection[int]) -> dict[int, Commit]:
+        """The commits to send now: of partitions that have none under way, and all of those that leave."""
+        now_s = self._clock()
+        due = {
+            partition: what for partition, what in self.waiting.items() if self._again_s.get(partition, 0.0) <= now_s
+        }
+        ready = {partition: what for partition, what in due.items() if not self.is_sent(partition)}
+        ready |= {partition: self.waiting[partition] for partition in leaving if partition in self.waiting}
         for partition in ready:
             del self.waiting[partition]
+        self._sent.update(ready.keys())
         return ready
-
-    def refuse(self, partition: int, offset: int) -> None:
-        self._results.append(CommitResult(partition, offset, NOT_ASSIGNED))
 
     def finish(self, error: KafkaError | None, offsets: Iterable[TopicPartition], assigned: frozenset[int]) -> None:
         for tp in offsets:
             self._sent[tp.partition] -= 1
             self._sent += Counter()  # removes partitions without open commits
-            found = tp.error or error
-            self._results.append(CommitResult(tp.partition, tp.offset, found.name() if found else None))
-            if found is None and tp.partition in assigned:
-                self.last[tp.partition] = tp.offset
+            if error is None and tp.error is None:
+                if tp.partition in assigned:
+                    self.last[tp.partition] = tp.offset
+            elif tp.partition in self._wanted and tp.partition not in self.waiting:
+                self.waiting[tp.partition] = self._wanted[tp.partition]
+                self._again_s[tp.partition] = self._clock() + COMMIT_AGAIN_S
+
+    def renew(self, asked: Mapping[int, Commit], found: Mapping[int, Committed | None]) -> list[int]:
+        """Where the group had an older offset than what is acknowledged, that is sent again. `asked`: what was
+        acknowledged when the group was asked.
+        """
+        behind = []
+        for partition, commit in self.acknowledged.items():
+            committed = found.get(partition)
+            if asked.get(partition) is commit and committed is not None and committed.offset < commit.offset:
+                self.waiting[partition] = commit
+                behind.append(partition)
+        return behind
 
     def forget(self, partition: int) -> None:
-        self.last.pop(partition, None)
-        self.waiting.pop(partition, None)
-
-    def take(self) -> list[CommitResult]:
-        results, self._results = self._results, []
-        return results
+        for known in (self.last, self.waiting, self._wanted, self._again_s):
+            known.pop(partition, None)

@@ -9,18 +9,15 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from datetime import UTC, datetime
+from typing import Protocol
 
 from sfd_stream.errors import BrokerRefusedError, TooManyBadMessagesError
 from sfd_stream.kafka.errors import CHECK_IT
 from sfd_stream.kafka.producer import TOO_LARGE, Ticket
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from datetime import datetime
-
-    from sfd_stream.kafka.records import Headers, Record
+from sfd_stream.kafka.records import Headers, Record
 
 ATTEMPTS = 3  # each of which the client retries by itself for delivery.timeout.ms
 _PREFIX = "sfd-"
@@ -56,26 +53,30 @@ class DeadLetters:
         topic: str,
         *,
         source_topic: str,
-        source_topic_id: str | None,
+        source_topic_id: str | None = None,
         give_up_s: float,
         clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], float] = time.time,
     ) -> None:
         self.topic = topic
+        self.source_topic_id = source_topic_id  # of the input topic, once the broker has answered
         self.failure = ""  # why a letter was sent again last; empty if none was
         self._give_up_s = give_up_s
         self._clock = clock
+        self._wall_clock = wall_clock
         self._sink = sink
-        self._source = (("topic", source_topic), ("topic-id", source_topic_id or ""))
+        self._source_topic = source_topic
         self._open: dict[int, deque[_Letter]] = {}
 
-    def send(self, record: Record, reason: str, at: datetime) -> None:
-        """Sends a record to the dead-letter topic. `reason`: the decoder's word; `at`: the time now."""
+    def send(self, record: Record, reason: str) -> None:
+        """Sends a record to the dead-letter topic. `reason`: the decoder's word."""
         ours = (
             ("reason", reason),
-            *self._source,
+            ("topic", self._source_topic),
+            ("topic-id", self.source_topic_id or ""),
             ("partition", str(record.partition)),
             ("offset", str(record.offset)),
-            ("time", at.isoformat()),
+            ("time", datetime.fromtimestamp(self._wall_clock(), UTC).isoformat()),
         )
         # A dead letter read back in and bad again keeps the story of its first death under the same
         # names, first.
@@ -93,9 +94,6 @@ class DeadLetters:
             return True
         self._open[partition] = letters = deque(letter for letter in letters if not self._settle(letter))
         return not any(letter.offset < below_offset for letter in letters)
-
-    def unacknowledged(self) -> int:
-        return sum(map(len, self._open.values()))
 
     def forget(self, partition: int) -> None:
         """For on_revoke and on_lost: the next owner reads the same records again."""
@@ -162,48 +160,30 @@ class BadMessageGauge:
         self._max_share = max_share
         self._window = window
         self._max_consecutive = max_consecutive
-        self._runs: deque[tuple[bool, int]] = deque()  # (bad, how many): short while nearly all are good
         self._seen = 0
-        self._bad = 0
+        self._bad: deque[int] = deque()  # the bad messages of the window, each by the number of those before it
         self._consecutive = 0
 
     def good(self, count: int) -> None:
         """`count` good messages in a row."""
         if count > 0:
             self._consecutive = 0
-            self._count(False, count)
+            self._seen += count
 
     def bad(self, reason: str, place: str) -> None:
         """One bad message; raises TooManyBadMessagesError past the share or at the end of a run."""
         self._consecutive += 1
-        self._count(True, 1)
+        self._bad.append(self._seen)
+        self._seen += 1
+        while self._bad[0] < self._seen - self._window:
+            self._bad.popleft()
         if self._consecutive >= self._max_consecutive:
             raise TooManyBadMessagesError(
                 f"{self._consecutive} bad messages in a row: dead_letters.max_consecutive ="
                 f" {self._max_consecutive}; the last is {place} ({reason}): fix the producer or raise it"
             )
-        if self._seen >= self._window and self._bad > self._max_bad:
+        if self._seen >= self._window and len(self._bad) > self._max_bad:
             raise TooManyBadMessagesError(
-                f"{self._bad} of the last {self._window} messages are bad, more than dead_letters.max_share ="
+                f"{len(self._bad)} of the last {self._window} messages are bad, more than dead_letters.max_share ="
                 f" {self._max_share:g}; the last is {place} ({reason}): fix the producer or raise it"
             )
-
-    def _count(self, bad: bool, count: int) -> None:
-        if self._runs and self._runs[-1][0] == bad:
-            self._runs[-1] = (bad, self._runs[-1][1] + count)
-        else:
-            self._runs.append((bad, count))
-        self._seen += count
-        self._bad += count if bad else 0
-        while self._seen > self._window:
-            self._forget_oldest(self._seen - self._window)
-
-    def _forget_oldest(self, excess: int) -> None:
-        bad, count = self._runs[0]
-        gone = min(count, excess)
-        if gone == count:
-            self._runs.popleft()
-        else:
-            self._runs[0] = (bad, count - gone)
-        self._seen -= gone
-        self._bad -= gone if bad else 0

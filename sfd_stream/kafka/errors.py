@@ -10,18 +10,17 @@ EXPELLED      this member polled too late and has lost its partitions
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
 
 from sfd_stream.errors import BrokerRefusedError, SettingsError
 from sfd_stream.kafka.properties import redacted
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from typing import NoReturn
+T = TypeVar("T")
 
 
 class Fault(Enum):
@@ -116,8 +115,12 @@ def refusal(error: KafkaError, properties: Mapping[str, Any]) -> BrokerRefusedEr
     advice = _WORDS.get(error.code(), "the client cannot continue after a fatal error: start it again")
     if error.code() == KafkaError._BAD_MSG and _RECEIVE_MAX in error.str():  # one code for two causes
         advice = f"a record is larger than the client accepts: raise kafka.{_RECEIVE_MAX}"
-    said = redacted(error.str(), properties)
-    return BrokerRefusedError(f"{address(properties)} refused: {advice} ({error.name()}: {said})")
+    return BrokerRefusedError(f"{address(properties)} refused: {advice} ({described(error, properties)})")
+
+
+def described(error: KafkaError, properties: Mapping[str, Any]) -> str:
+    """The error's name and words, without secrets."""
+    return f"{error.name()}: {redacted(error.str(), properties)}"
 
 
 def address(properties: Mapping[str, Any]) -> str:
@@ -129,7 +132,9 @@ def error_of(exception: KafkaException) -> KafkaError:
     return error
 
 
-def refuse_settings(exception: KafkaException, properties: Mapping[str, Any]) -> NoReturn:
-    """For a client that can't be created. librdkafka names the property; its value may be a secret."""
-    said = redacted(error_of(exception).str(), properties)
-    raise SettingsError(f"kafka: {said}") from None
+def create(client: Callable[[dict[str, Any]], T], properties: dict[str, Any]) -> T:
+    """A new client. SettingsError if a property is wrong: librdkafka names it, and its value may be a secret."""
+    try:
+        return client(properties)
+    except KafkaException as exception:
+        raise SettingsError(f"kafka: {redacted(error_of(exception).str(), properties)}") from None

@@ -14,15 +14,12 @@ import os
 import signal
 import stat
 import sys
-from typing import TYPE_CHECKING
+from types import FrameType
+from typing import Self
 
 from confluent_kafka import KafkaException, Producer
 
 from sfd_stream.errors import BrokerRefusedError
-
-if TYPE_CHECKING:
-    from types import FrameType
-    from typing import Self
 
 PARTITIONS = 4  # of each topic; librdkafka offers no way to ask for others
 _SILENT = 0

@@ -5,18 +5,16 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Callable, Mapping
 from concurrent.futures import TimeoutError as NoAnswerError
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError, KafkaException
 
-from sfd_stream.kafka.errors import Fault, address, error_of, fault_of, refusal
-from sfd_stream.kafka.properties import redacted
+from sfd_stream.errors import BrokerRefusedError
+from sfd_stream.kafka.errors import Fault, address, described, error_of, fault_of, refusal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from sfd_stream.errors import BrokerRefusedError
     from sfd_stream.kafka.admin import Admin
 
 FIRST_S, EVERY_S = 2.0, 30.0
@@ -44,7 +42,7 @@ class Outage:
         if fault_of(error) is Fault.REFUSED:
             self.refused = self.refused or refusal(error, self._properties)
         if not self.words or error.code() != KafkaError._ALL_BROKERS_DOWN:
-            self.words = f"{error.name()}: {redacted(error.str(), self._properties)}"
+            self.words = described(error, self._properties)
 
     def unanswered(self, since: float, words: str) -> None:
         """Called while a question that was asked at `since` has no answer."""

@@ -8,16 +8,14 @@ are few, and the broker judges each by itself. One thread owns a sink.
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from sfd_stream.errors import BrokerRefusedError
-from sfd_stream.kafka.errors import Fault, Hooks, address, error_of, fault_of, refusal, refuse_settings
-from sfd_stream.kafka.properties import producer_properties, redacted
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+from sfd_stream.kafka.errors import Fault, Hooks, address, create, described, error_of, fault_of, refusal
+from sfd_stream.kafka.properties import producer_properties
 
 TOO_LARGE = "too large"
 # The broker took the message for a duplicate. On a partition without history (a new topic) it also reports this for
@@ -72,10 +70,7 @@ class Sink:
         # The broker refuses a batch as a whole: small messages would be called too large together with one that
         # is too large.
         alone = {} if batched else {"batch.num.messages": 1}
-        try:
-            self._producer = Producer({**self._properties, **alone, **callbacks})
-        except KafkaException as exception:
-            refuse_settings(exception, self._properties)
+        self._producer = create(Producer, {**self._properties, **alone, **callbacks})
 
     def __repr__(self) -> str:
         return f"Sink({address(self._properties)!r}, {len(self)} on their way)"
@@ -120,10 +115,7 @@ class Sink:
         """Waits until every ticket is done; returns whether all were done in time."""
         try:
             left = self._producer.flush(timeout_s)
-        except (
-            KafkaException,
-            SystemError,
-        ) as exception:  # a fenced producer raises SystemError with the cause in it
+        except (KafkaException, SystemError) as exception:  # a fenced producer raises SystemError with the cause in it
             cause = exception if isinstance(exception, KafkaException) else exception.__cause__
             if not isinstance(cause, KafkaException):
                 raise
@@ -151,10 +143,9 @@ class Sink:
         if is_too_large(error):
             ticket.error = TOO_LARGE
             return
-        ticket.error = f"{error.name()}: {redacted(error.str(), self._properties)}"
+        ticket.error = described(error, self._properties)
         ticket.timed_out = error.code() in _TIME_OUTS
-        if fault_of(error) is Fault.REFUSED:
-            self._failure = self._failure or refusal(error, self._properties)
+        self._on_error(error)
 
     def _on_error(self, error: KafkaError) -> None:
         if fault_of(error) is Fault.REFUSED:

@@ -6,12 +6,10 @@ functions; no secret reaches a message.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from sfd_stream.errors import SettingsError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _COMMIT: Final = "offsets are committed only after a checkpoint is durable"
 _START: Final = "a partition starts where its checkpoint says; for a new one set input.start"
@@ -70,16 +68,7 @@ _CLASSIC_ONLY = {
     "group.protocol.type": "nothing",
 }
 _GROUP = ("group.", "session.timeout.ms", "heartbeat.interval.ms", "max.poll.interval.ms", "partition.assignment.")
-_SECRET_ENDINGS = (
-    "password",
-    "secret",
-    "token",
-    "key",
-    "pem",
-    "sasl.jaas.config",
-    "username",
-    "oauthbearer.config",
-)
+_SECRET_ENDINGS = ("password", "secret", "token", "key", "pem", "sasl.jaas.config", "username", "oauthbearer.config")
 
 _CLIENT = {
     "client.id": "sfd-stream",

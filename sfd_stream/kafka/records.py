@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from confluent_kafka import Message
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
 
 Headers = tuple[tuple[str, bytes | None], ...]
 _NO_EPOCH = (None, -1)
@@ -32,6 +30,19 @@ class Record:
     headers: Headers = ()
     timestamp_ms: int | None = None
 
+    @classmethod
+    def of(cls, message: Any) -> Record:
+        """The record with all its fields, as the client delivered it."""
+        kind, time_ms = message.timestamp()
+        return cls(
+            partition=message.partition(),
+            offset=_offset(message),
+            value=message.value(),
+            key=message.key(),
+            headers=tuple(message.headers() or ()),
+            timestamp_ms=None if kind == 0 else time_ms,
+        )
+
     @property
     def next_offset(self) -> int:
         """Where reading resumes after this record. No other place in the code adds 1 to an offset."""
@@ -41,12 +52,13 @@ class Record:
 class PartitionBatch:
     """Records of one partition in order of their offsets; gaps are legal, going back is not. Never empty."""
 
-    __slots__ = ("_messages", "_size_bytes", "partition")
+    __slots__ = ("_messages", "_size_bytes", "_values", "partition")
 
     def __init__(self, partition: int, messages: Sequence[Any]) -> None:
         self.partition = partition
         self._messages = messages
         self._size_bytes: int | None = None
+        self._values: list[bytes | None] | None = None
 
     def __len__(self) -> int:
         return len(self._messages)
@@ -56,8 +68,18 @@ class PartitionBatch:
 
     @property
     def values(self) -> list[bytes | None]:
-        """The bytes of each record; None is a tombstone."""
-        return list(map(Message.value, self._messages))
+        """The bytes of each record; None is a tombstone. Computed once: it takes a call for each message."""
+        if self._values is None:
+            self._values = list(map(Message.value, self._messages))
+        return self._values
+
+    def present(self) -> tuple[Sequence[int], Sequence[bytes]]:
+        """The records that are no tombstones: the index of each in the batch, and its bytes."""
+        values: list[Any] = self.values
+        if all(values):  # in C, as most batches have neither tombstones nor empty messages
+            return range(len(values)), values
+        places = [place for place, value in enumerate(values) if value is not None]
+        return places, [values[place] for place in places]
 
     @property
     def messages(self) -> Sequence[Any]:
@@ -91,23 +113,7 @@ class PartitionBatch:
 
     def record(self, index: int) -> Record:
         """One record with all its fields, for a dead letter."""
-        message = self._messages[index]
-        kind, time_ms = message.timestamp()
-        return Record(
-            partition=self.partition,
-            offset=_offset(message),
-            value=message.value(),
-            key=message.key(),
-            headers=tuple(message.headers() or ()),
-            timestamp_ms=None if kind == 0 else time_ms,
-        )
-
-    def from_offset(self, offset: int) -> PartitionBatch | None:
-        """The batch without the records before `offset`; None if no record is left."""
-        if self.first_offset >= offset:
-            return self
-        left = [message for message in self._messages if _offset(message) >= offset]
-        return PartitionBatch(self.partition, left) if left else None
+        return Record.of(self._messages[index])
 
 
 def _offset(message: Message[Any, Any]) -> int:

@@ -12,13 +12,11 @@ import random
 import threading
 import time
 from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
 from sfd_stream.errors import SettingsError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
 
 UNKNOWN_S: Final = 60.0
 """How long "no such schema" is believed: the schema may be registered later."""

@@ -5,7 +5,8 @@ Guarantees:
   Records of a partition that was revoked in the same poll are dropped.
 - `poll` raises an exception of the listener, and the source ends. Nothing is read at an offset that nobody chose
   (the client itself would continue at its default offset).
-- Commits never block and never raise: their results are values. A commit for a partition that is not held is not sent.
+- Commits never block and never raise: one that failed is sent again until it is acknowledged or replaced by a newer
+  one. A commit for a partition that is not held is not sent.
 - While brokers are unavailable the source waits. A permanent refusal raises BrokerRefusedError.
 """
 
@@ -13,7 +14,8 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any
 
 from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
@@ -21,14 +23,10 @@ from sfd_stream.errors import BrokerRefusedError, RefusedStateError
 from sfd_stream.kafka.admin import Admin, GroupOffsets
 from sfd_stream.kafka.assignment import Assignment, Failures, RebalanceListener
 from sfd_stream.kafka.broker_health import Membership, Presence
-from sfd_stream.kafka.commits import CommitResult, Commits, Committed
-from sfd_stream.kafka.errors import Fault, Hooks, error_of, fault_of, refuse_settings
+from sfd_stream.kafka.commits import Commit, Commits, Committed
+from sfd_stream.kafka.errors import Fault, Hooks, create, error_of, fault_of
 from sfd_stream.kafka.properties import assigns_incrementally, consumer_properties
 from sfd_stream.kafka.records import LeftoverRecords, PartitionBatch, Start, split
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
-
 
 BATCH_BYTES = 1 << 20
 """The most bytes of values that a poll hands out, unless one message is larger. Decoding a list takes up to 50 times
@@ -68,13 +66,13 @@ class Source:
         self._properties = consumer_properties(properties)
         self._incremental = assigns_incrementally(self._properties)
         self._failures = Failures()
-        self._commits = Commits()
+        self._commits = Commits(clock)
         self._backlog = LeftoverRecords(BATCH_BYTES)
         self._closed = False
         self._records_at_once = 100
         callbacks = {"error_cb": self._on_error, "on_commit": self._on_commit}
         self._client_properties = {**self._properties, **hooks.as_properties(properties), **callbacks}
-        self._consumer = self._new_client()
+        self._consumer = create(Consumer, self._client_properties)
         self._admin = Admin(properties, hooks)
         self._first_topic_id: str | None = None
         self._group = GroupOffsets(properties, topic, hooks)
@@ -186,12 +184,6 @@ class Source:
         """How long the client has been outside its group although a broker answers; None for a member."""
         return self._membership.outside_s
 
-    def _new_client(self) -> Consumer:
-        try:
-            return Consumer(self._client_properties)
-        except KafkaException as exception:
-            refuse_settings(exception, self._properties)
-
     def _renew_if_outside(self) -> None:
         """Replaces a client that stays outside its group. The old one closes in the background, its callbacks ignored.
 
@@ -206,7 +198,7 @@ class Source:
         )
         self._assignment.lose(self._assignment.all)
         threading.Thread(target=self._consumer.close, name="kafka-close", daemon=True).start()
-        self._consumer = self._assignment.consumer = self._new_client()
+        self._consumer = self._assignment.consumer = create(Consumer, self._client_properties)
         self._assignment.subscribe()
 
     def _is_inside(self) -> bool:
@@ -222,28 +214,28 @@ class Source:
 
         Within on_revoke offsets are sent at once, before the partitions are released.
         """
-        for partition in sorted(offsets.keys() - self.assigned):
-            self._commits.refuse(partition, offsets[partition])
         for partition in offsets.keys() & self.assigned:
-            self._commits.waiting[partition] = offsets[partition], metadata
+            self._commits.want(partition, Commit(offsets[partition], metadata))
         self._send_commits()
 
     def _send_commits(self) -> None:
-        ready = self._commits.take_ready()
-        for partition in self._assignment.leaving & self._commits.waiting.keys():
-            ready[partition] = self._commits.waiting.pop(partition)
+        ready = self._commits.take_ready(self._assignment.leaving)
         if not ready:
             return
         where = [TopicPartition(self.topic, p, *ready[p]) for p in sorted(ready)]
-        self._commits.send(ready)
         try:
             self._consumer.commit(offsets=where, asynchronous=True)
         except KafkaException as exception:
-            self._commits.finish(error_of(exception), where, self.assigned)
+            self._on_commit(error_of(exception), where)
 
-    def commit_results(self) -> list[CommitResult]:
-        """The results that arrived since the last call, in order. Polling brings them."""
-        return self._commits.take()
+    @property
+    def acknowledged_commits(self) -> Mapping[int, Commit]:
+        """By partition: the newest offset that `commit` sent, if the broker has acknowledged it."""
+        return self._commits.acknowledged
+
+    def renew_commits(self, asked: Mapping[int, Commit], found: Mapping[int, Committed | None]) -> list[int]:
+        """Commits again what the group has lost since it was acknowledged. Returns the partitions."""
+        return self._commits.renew(asked, found)
 
     def note_commit(self, partition: int, next_offset: int) -> None:
         """Notes an offset that a transaction has committed."""
@@ -256,6 +248,9 @@ class Source:
         return self._commits.last
 
     def _on_commit(self, error: KafkaError | None, offsets: list[TopicPartition]) -> None:
+        for tp in offsets:
+            if failed := error or tp.error:
+                self._logger.debug("commit of offset %s of %s/%s failed: %s", tp.offset, tp.topic, tp.partition, failed)
         self._commits.finish(error, offsets, self.assigned)
 
     # Questions about the topic, the group and the cluster. Any thread may ask; TimeoutError when the time is up.
@@ -402,19 +397,19 @@ class Source:
         return committed is not None and committed.offset > self._assignment.positions[partition]
 
     def _outside_log(self, partition: int, error: KafkaError) -> RefusedStateError:
-        place = f"{self.topic}/{partition}"
-        offset, before = self._assignment.positions.get(partition), self._first_topic_id
+        place, before = f"{self.topic}/{partition}", self._first_topic_id
+        gone = f"offset {self._assignment.positions.get(partition)} of {place} is not in the log ({error.str()})"
         if not self._has_checkpoints:
             return RefusedStateError(
-                f"offset {offset} of {place} is not in the log ({error.str()}): its records were removed before they"
-                " were read; start the worker again: it continues at the first record that exists"
+                f"{gone}: its records were removed before they were read; start the worker again: it continues at the"
+                " first record that exists"
             )
         try:
             topic_id = self._admin.topic_id(self.topic, TOPIC_ID_S) if before is not None else None
         except (BrokerRefusedError, TimeoutError) as failure:
             return RefusedStateError(
-                f"offset {offset} of {place} is not in the log ({error.str()}), and it is not known whether the "
-                f"topic is still the same ({failure}); start the worker again: it names the command to run"
+                f"{gone}, and it is not known whether the topic is still the same ({failure}); start the worker again:"
+                " it names the command to run"
             )
         if topic_id != before:
             return RefusedStateError(
@@ -422,8 +417,7 @@ class Source:
                 f'the topic\'s is {topic_id}; run "sfd-stream checkpoint reset {place} --to earliest"'
             )
         return RefusedStateError(
-            f"offset {offset} of {place} is not in the log ({error.str()}): retention or truncation"
-            " took rows that were not read; continue without them by"
+            f"{gone}: retention or truncation took rows that were not read; continue without them by"
             f' "sfd-stream checkpoint reset {place} --to earliest --keep-sketch"'
         )
 

@@ -16,17 +16,15 @@ from typing import Any
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_INVALID, Consumer, KafkaError, KafkaException, TopicPartition
 
 from sfd_stream.errors import BrokerRefusedError, BrokerUnavailableError
-from sfd_stream.kafka.admin import Admin
-from sfd_stream.kafka.errors import CHECK_IT, Fault, Hooks, address, error_of, fault_of, refusal, refuse_settings
-from sfd_stream.kafka.properties import redacted, tail_properties
+from sfd_stream.kafka.admin import CRITICAL, Admin
+from sfd_stream.kafka.errors import CHECK_IT, Fault, Hooks, address, create, described, error_of, fault_of, refusal
+from sfd_stream.kafka.properties import tail_properties
 from sfd_stream.kafka.records import Record
 
 _BATCH = 500
 _TURN_S = 0.1
 _LOOK_EVERY_S = 30.0
 _LOOK_TIMEOUT_S = 1.0
-_LOG_LEVEL = 2
-"""librdkafka's log level. In an outage it would log some ten lines a second; this program warns, then raises."""
 
 
 class Tail:
@@ -41,7 +39,7 @@ class Tail:
         self.topic = topic
         self.cluster_id: str | None = None  # known after the first reading
         self._clock = clock
-        properties = {"log_level": _LOG_LEVEL, **properties}
+        properties = {"log_level": CRITICAL, **properties}
         self._properties = tail_properties(properties)
         self._failure: BrokerRefusedError | None = None
         self._words = ""
@@ -49,11 +47,8 @@ class Tail:
         self._positions: dict[int, int] = {}  # assigned: one past the last record read, or the end that was reached
         self._callbacks = {"error_cb": self._note, **(hooks or Hooks()).as_properties(self._properties)}
         self._behind: dict[int, int] = {}  # positions at the last check, where the log had more
-        try:
-            self._consumer = self._connected()
-            self._admin = Admin(properties, hooks)
-        except KafkaException as exception:
-            refuse_settings(exception, self._properties)
+        self._consumer = self._connected()
+        self._admin = Admin(properties, hooks)
 
     def __repr__(self) -> str:
         return f"Tail({address(self._properties)!r}, {self.topic!r})"
@@ -100,7 +95,7 @@ class Tail:
         self._consumer.close()
 
     def _connected(self) -> Consumer:
-        return Consumer({**self._properties, **self._callbacks})
+        return create(Consumer, {**self._properties, **self._callbacks})
 
     def _replace_client(self) -> None:
         """A client that gets no records while the broker has some may never get any: librdkafka loses all its brokers
@@ -124,15 +119,7 @@ class Tail:
             else:
                 self._note(error)
             return None
-        kind, time_ms = message.timestamp()
-        record = Record(
-            partition=partition,
-            offset=message.offset(),
-            value=message.value(),
-            key=message.key(),
-            headers=tuple(message.headers() or ()),
-            timestamp_ms=None if kind == 0 else time_ms,
-        )
+        record = Record.of(message)
         self._positions[partition] = record.next_offset
         return record
 
@@ -141,7 +128,7 @@ class Tail:
             return  # librdkafka looks for a group's coordinator, though a reader joins none: it needs no right to one
         if fault_of(error) is Fault.REFUSED:
             self._failure = self._failure or refusal(error, self._properties)
-        self._words = f"{error.name()}: {redacted(error.str(), self._properties)}"
+        self._words = described(error, self._properties)
 
     # The ends of the topic
 

@@ -5,7 +5,8 @@ BrokerUnavailableError if no broker answers in time: callers that can wait ask a
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
@@ -13,9 +14,6 @@ from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 from sfd_stream.errors import BrokerRefusedError, BrokerUnavailableError, SettingsError
 from sfd_stream.kafka.admin import SLICE_S
 from sfd_stream.kafka.errors import CHECK_IT, is_away
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 _BROKER_DEFAULT: Final = -1
 _TIMEOUT_S: Final = 15.0
@@ -51,13 +49,9 @@ def ensure_topic(
 
 def listed(admin: Any, topic: str | None = None, timeout_s: float | None = None) -> Any:
     """The cluster's metadata. Listing all topics creates none; asking for one by name may create it."""
-
-    def question(left_s: float) -> Any:
-        slice_s = min(left_s, SLICE_S)
-        return admin.list_topics(timeout=slice_s) if topic is None else admin.list_topics(topic, slice_s)
-
+    timeout_s = _TIMEOUT_S if timeout_s is None else timeout_s
     try:
-        return admin.ask(question, _TIMEOUT_S if timeout_s is None else timeout_s)
+        return admin.ask(lambda left_s: admin.list_topics(topic, timeout=min(left_s, SLICE_S)), timeout_s)
     except TimeoutError as error:
         raise unavailable(admin, str(error)) from None
 

@@ -16,18 +16,19 @@ together with its thread and its producer. Calls block. One thread owns the sink
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, wait
+from concurrent.futures import Executor, Future, wait
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from sfd_stream.errors import BrokerRefusedError
-from sfd_stream.kafka.errors import Hooks, error_of, lasts, refusal, refuse_settings
+from sfd_stream.kafka.errors import Hooks, create, described, error_of, lasts, refusal
 from sfd_stream.kafka.producer import TOO_LARGE, is_too_large
-from sfd_stream.kafka.properties import producer_properties, redacted
+from sfd_stream.kafka.properties import producer_properties
+from sfd_stream.threads import on_thread
 
 TIMEOUT_MS = 10_000
 """Maximum time that a transaction is open. A killed worker's transaction delays the next owner by this time."""
@@ -139,10 +140,7 @@ class TransactionalSink:
 
     def _make(self) -> Producer:
         callbacks = {"error_cb": self._on_error, **self._hooks.as_properties(self._properties)}
-        try:
-            return Producer({**self._properties, **callbacks})
-        except KafkaException as exception:
-            refuse_settings(exception, self._properties)
+        return create(Producer, {**self._properties, **callbacks})
 
     def _send(self, producer: Producer, messages: Sequence[Outgoing], deadline: float) -> None:
         """Returns when each message is acknowledged. Reports come by `poll`: only it raises fatal errors cleanly."""
@@ -155,7 +153,8 @@ class TransactionalSink:
             return
         if lasts(failures[0]):
             self._failure = self._failure or refusal(failures[0], self._properties)
-        raise NotCommittedError(TOO_LARGE if is_too_large(failures[0]) else self._words(failures[0]), certain=False)
+        words = TOO_LARGE if is_too_large(failures[0]) else described(failures[0], self._properties)
+        raise NotCommittedError(words, certain=False)
 
     def _produce(self, producer: Producer, message: Outgoing, failures: list[KafkaError]) -> None:
         def report(error: KafkaError | None, _: Message[Any, Any]) -> None:
@@ -197,17 +196,7 @@ class TransactionalSink:
 
     def _bounded(self, step: Callable[[float], Any]) -> None:
         """Raises NotCommittedError if the step is overdue. Its thread keeps its producer; the next one fences it."""
-        done: Future[None] = Future()
-
-        def call() -> None:
-            try:
-                step(_TURN_S)
-            except BaseException as error:  # noqa: BLE001 - it belongs to the caller that waits
-                done.set_exception(error)
-            else:
-                done.set_result(None)
-
-        threading.Thread(target=call, name="transaction-step", daemon=True).start()
+        done = on_thread("transaction-step", step, _TURN_S)
         if not wait([done], _TURN_S + _OVERDUE_S).done:
             self._producer = None
             raise NotCommittedError(f"the client did not return within {_TURN_S + _OVERDUE_S:g} s", certain=False)
@@ -220,7 +209,7 @@ class TransactionalSink:
             return self._failure
         if lasts(error):
             return refusal(error, self._properties)
-        return NotCommittedError(self._words(error), certain=certain)
+        return NotCommittedError(described(error, self._properties), certain=certain)
 
     def _abort(self) -> bool:
         """Returns whether it is certain that nothing will be visible. The producer is not used again in any case: its
@@ -250,5 +239,70 @@ class TransactionalSink:
         if lasts(error):  # a fence or another fatal error only leads to a new producer
             self._failure = self._failure or refusal(error, self._properties)
 
-    def _words(self, error: KafkaError) -> str:
-        return f"{error.name()}: {redacted(error.str(), self._properties)}"
+
+@dataclass(frozen=True, eq=False)
+class _Parcel:
+    offset: Offset
+    membership: bytes
+    message: Outgoing | None
+    done: Future[None] = field(default_factory=Future)
+
+
+class SharedTransactions:
+    """One transaction at a time, on a thread of its own. Offsets that wait at the same time share a transaction.
+
+    The thread that owns it calls everything here.
+    """
+
+    def __init__(self, sink: TransactionalSink, executor: Executor, on_end: Callable[[Future[None]], None]) -> None:
+        """`on_end` is called after each transaction, on its thread. `serve` may begin the next one then."""
+        self._sink = sink
+        self._executor = executor
+        self._on_end = on_end
+        self._waiting: list[_Parcel] = []
+        self._last: Future[None] | None = None
+        self._carried: set[int] = set()  # the partitions of the transaction that was begun last
+
+    def send(self, offset: Offset, membership: bytes, message: Outgoing | None) -> Future[None]:
+        """The result of the transaction. A future that is cancelled while it waits for its turn is not sent."""
+        parcel = _Parcel(offset, membership, message)
+        self._waiting.append(parcel)
+        self.serve()
+        return parcel.done
+
+    def last(self, partition: int) -> Future[None] | None:
+        """The transaction that was begun last, if it has the partition. It raises nothing."""
+        return self._last if partition in self._carried else None
+
+    def serve(self) -> None:
+        """Begins the next transaction if none is open, for all that waits with the same membership."""
+        self._waiting = [parcel for parcel in self._waiting if not parcel.done.cancelled()]
+        if not self._waiting or (self._last is not None and not self._last.done()):
+            return
+        membership = self._waiting[0].membership
+        together = [parcel for parcel in self._waiting if parcel.membership == membership]
+        self._waiting = [parcel for parcel in self._waiting if parcel.membership != membership]
+        self._carried = {parcel.offset.partition for parcel in together}
+        for parcel in together:
+            parcel.done.set_running_or_notify_cancel()  # it can't be cancelled any more
+        self._last = self._executor.submit(self._commit, together)
+        self._last.add_done_callback(self._on_end)
+
+    def _commit(self, together: Sequence[_Parcel]) -> None:
+        """On the thread. If a transaction of several parcels is certainly refused, each gets its own."""
+        messages = [parcel.message for parcel in together if parcel.message is not None]
+        try:
+            self._sink.commit([parcel.offset for parcel in together], together[0].membership, messages)
+        except BaseException as error:  # noqa: BLE001 - it belongs to those that wait
+            if isinstance(error, NotCommittedError) and error.certain and len(together) > 1:
+                for parcel in together:
+                    self._commit([parcel])
+            else:
+                for parcel in together:
+                    parcel.done.set_exception(error)
+        else:
+            for parcel in together:
+                parcel.done.set_result(None)
+
+    def close(self) -> None:
+        self._sink.close()

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 from sfd_stream.errors import FormatError, RefusedStateError
-from sfd_stream.state import compatibility as parameters
+from sfd_stream.state.compatibility import check_parameters
 from sfd_stream.state.manifest import Binding, Kind, Manifest, StateId
 from sfd_stream.state.protocol import (
     Created,
@@ -34,11 +34,13 @@ LOG_TRIES = 5  # a watermark just after a change of leader may be too low: ask a
 
 @dataclass(frozen=True)
 class Claimed(Generic[S]):
-    """The result of a claim: its manifest, the state, and the bytes of a due snapshot that is not published yet."""
+    """The result of a claim: its manifest, the state, and the bytes of a due snapshot that is not published yet.
+
+    Before the claim: the manifest that passed every check, ready to be claimed.
+    """
 
     manifest: Manifest
     state: S
-    changes: parameters.Changes
     unpublished: bytes | None
 
 
@@ -57,16 +59,6 @@ class Wish(Generic[S]):
     @property
     def where(self) -> str:
         return f"{self.binding.topic}/{self.binding.partition}"
-
-
-@dataclass(frozen=True)
-class _Found(Generic[S]):
-    """A manifest that passed every check, with its state: ready to be claimed."""
-
-    manifest: Manifest
-    state: S
-    changes: parameters.Changes
-    unpublished: bytes | None
 
 
 def assign(wish: Wish[S]) -> Steps[Claimed[S] | Refused]:
@@ -90,7 +82,7 @@ def assign(wish: Wish[S]) -> Steps[Claimed[S] | Refused]:
             claim = claim_of(found.manifest, wish, (yield AskOutputEpoch(needed=False)))
         outcome = yield from create(wish.prefix, claim)
         if isinstance(outcome, Created):
-            return Claimed(outcome.manifest, found.state, found.changes, found.unpublished)
+            return replace(found, manifest=outcome.manifest)
         number = yield from newest_number(wish.prefix)  # another was first: begin again, keep nothing of the first read
 
 
@@ -113,7 +105,7 @@ def claim_of(manifest: Manifest, wish: Wish[S], shown: int | None) -> Manifest:
     )
 
 
-def _begin(wish: Wish[S]) -> Steps[_Found[S] | Refused]:
+def _begin(wish: Wish[S]) -> Steps[Claimed[S] | Refused]:
     """For a partition without a manifest: slot 1, which also stores the start offset."""
     committed = yield AskCommitted()
     if committed is not None:
@@ -134,33 +126,25 @@ def _begin(wish: Wish[S]) -> Steps[_Found[S] | Refused]:
         binding=wish.binding,
         next_offset=offset,
         leader_epoch=log.leader_epoch,
-        sketch=None,
-        buffer=(),
         counters={},
         parameters=wish.parameters,
         state_id=StateId(epoch, 1),
-        due=None,
-        published=None,
         written_at_s=wish.written_at_s,
     )
-    return _Found(manifest, wish.restore(manifest, None, ()), parameters.Changes({}), None)
+    return Claimed(manifest, wish.restore(manifest, None, ()), None)
 
 
-def _examine(wish: Wish[S], number: int) -> Steps[_Found[S] | Refused]:
+def _examine(wish: Wish[S], number: int) -> Steps[Claimed[S] | Refused]:
     """Reads manifest `number` and all that it refers to, and makes every check."""
     manifest = yield from read_manifest(wish.prefix, number, where=wish.where)
     if isinstance(manifest, Refused):
         return manifest
-    refused = check_binding(manifest.binding, wish.binding)
-    if refused is not None:
-        return refused
-    changes = parameters.compare(manifest.parameters, wish.parameters, where=wish.where)
-    if isinstance(changes, Refused):
-        return changes
-    refused = yield from _check_log(manifest, wish.where)
-    if refused is not None:
-        return refused
-    return (yield from _load(wish, manifest, changes))
+    refused = (
+        check_binding(manifest.binding, wish.binding)
+        or check_parameters(manifest.parameters, wish.parameters, where=wish.where)
+        or (yield from _check_log(manifest, wish.where))
+    )
+    return refused or (yield from _load(wish, manifest))
 
 
 def _check_log(manifest: Manifest, where: str) -> Steps[Refused | None]:
@@ -196,7 +180,7 @@ def judge_log(manifest: Manifest, log: LogFacts, where: str) -> Refused | None:
     return None
 
 
-def _load(wish: Wish[S], manifest: Manifest, changes: parameters.Changes) -> Steps[_Found[S] | Refused]:
+def _load(wish: Wish[S], manifest: Manifest) -> Steps[Claimed[S] | Refused]:
     due = manifest.unpublished
     stored = yield from load_state(manifest, () if due is None else (due.blob,), where=wish.where)
     if isinstance(stored, Refused):
@@ -205,4 +189,4 @@ def _load(wish: Wish[S], manifest: Manifest, changes: parameters.Changes) -> Ste
         state = wish.restore(manifest, stored.sketch, stored.buffer)
     except (FormatError, RefusedStateError) as error:
         return unusable(manifest.number, wish.where, error)
-    return _Found(manifest, state, changes, None if due is None else stored.others[0])
+    return Claimed(manifest, state, None if due is None else stored.others[0])

@@ -11,7 +11,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sfd_stream.state.steps import Refused
@@ -23,15 +22,8 @@ if TYPE_CHECKING:
 _FIXED = ("columns", "hash_seed")
 
 
-@dataclass(frozen=True)
-class Changes:
-    """The state can continue. `changed`: name -> (stored, wanted); the partition state acts on these."""
-
-    changed: dict[str, tuple[Any, Any]]
-
-
-def compare(stored: Mapping[str, Any], wanted: Mapping[str, Any], *, where: str) -> Changes | Refused:
-    """The differences, or why the state can't continue under `wanted`. `where`: topic/partition, for messages."""
+def check_parameters(stored: Mapping[str, Any], wanted: Mapping[str, Any], *, where: str) -> Refused | None:
+    """Why the state can't continue under `wanted`; None if it can. `where`: topic/partition, for messages."""
     for name in _FIXED:
         if stored.get(name) != wanted.get(name):
             return _refuse(name, stored.get(name), wanted.get(name), where)
@@ -44,9 +36,7 @@ def compare(stored: Mapping[str, Any], wanted: Mapping[str, Any], *, where: str)
             return _refuse("d_max", old, limit, where)
     elif old is not None and new is not None and (new < old or (columns == "hashed" and new != old)):
         return _refuse("d", old, new, where)
-    names = sorted(stored.keys() | wanted.keys())
-    both = {name: (stored.get(name), wanted.get(name)) for name in names}
-    return Changes({name: pair for name, pair in both.items() if pair[0] != pair[1]})
+    return None
 
 
 def _refuse_features(old: Mapping[str, Any] | None, new: Mapping[str, Any] | None, where: str) -> Refused:

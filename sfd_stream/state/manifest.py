@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from enum import Enum
-from typing import Any
+from typing import Any, get_type_hints
 
 from sfd_stream.errors import FormatError
 from sfd_stream.wire.frames import checksum, decode_map, encode_map
+from sfd_stream.wire.snapshot_ids import SnapshotId
 
 _FRAME_KIND = "manifest"
 _DIGITS = 20
@@ -51,6 +52,10 @@ class Binding:
         cluster_id = known.cluster_id if self.cluster_id is None else self.cluster_id
         return replace(self, cluster_id=cluster_id, topic_id=known.topic_id if self.topic_id is None else self.topic_id)
 
+    def snapshot_id(self, state: StateId) -> SnapshotId:
+        """The id of the state's snapshot."""
+        return SnapshotId(self.cluster_id, self.group, self.topic, self.partition, state.epoch, state.number)
+
 
 @dataclass(frozen=True)
 class BlobRef:
@@ -70,7 +75,7 @@ class SnapshotRef:
     blob: BlobRef
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Manifest:
     number: int
     epoch: int
@@ -81,14 +86,14 @@ class Manifest:
     binding: Binding
     next_offset: int
     leader_epoch: int | None
-    sketch: BlobRef | None
-    buffer: tuple[BlobRef, ...]
+    sketch: BlobRef | None = None
+    buffer: tuple[BlobRef, ...] = ()
     counters: Mapping[str, Any]
     parameters: Mapping[str, Any]
     state_id: StateId
-    due: SnapshotRef | None
+    due: SnapshotRef | None = None
     """The last state whose snapshot was due."""
-    published: SnapshotRef | None
+    published: SnapshotRef | None = None
     """The last snapshot known to be acknowledged when this manifest was written."""
     written_at_s: float = field(compare=False)
     """Seconds since 1970, for people: no decision depends on it."""
@@ -117,6 +122,11 @@ class Manifest:
         a reset have no due snapshot, so that readers soon get the state to which they returned.
         """
         return self.due is None or published is None or published.id < self.due.id
+
+    @property
+    def has_newer_state(self) -> bool:
+        """Whether the state is newer than the last snapshot of it."""
+        return self.due is None or self.due.id < self.state_id
 
     @property
     def next_state_id(self) -> StateId:
@@ -201,19 +211,6 @@ def _check_offset(manifest: Manifest) -> None:
         raise FormatError(f"a manifest has next_offset {manifest.next_offset}, which is no offset")
 
 
-_PLAIN: dict[str, type | tuple[type, ...]] = {
-    "number": int,
-    "epoch": int,
-    "nonce": str,
-    "parent": (str, type(None)),
-    "next_offset": int,
-    "leader_epoch": (int, type(None)),
-    "counters": dict,
-    "parameters": dict,
-    "written_at_s": float,
-}
-
-
 def _blob_out(blob: BlobRef | None) -> list[Any] | None:
     return None if blob is None else [blob.key, blob.size, blob.checksum]
 
@@ -252,6 +249,12 @@ _NESTED: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     "published": (_snapshot_out, _snapshot_in),
 }
 """Fields that are values of our own: how to write and how to read each."""
+
+_MAPS = ("counters", "parameters")
+_PLAIN = dict.fromkeys(_MAPS, dict) | {
+    name: kind for name, kind in get_type_hints(Manifest).items() if name not in (*_NESTED, *_MAPS)
+}
+"""The types of all other fields."""
 
 
 # -- the chain's law -------------------------------------------------------------------------------------

@@ -9,13 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-import numpy as np
-
 from sfd_stream.errors import FormatError
 from sfd_stream.sketch.buffer import joined
 from sfd_stream.sketch.builder import Parameters, SketchBuilder
 from sfd_stream.sketch.rows import Float, RowBlock
-from sfd_stream.sketch.sketch import Sketch
+from sfd_stream.sketch.sketch import Sketch, widened
 from sfd_stream.state.manifest import BlobRef, Manifest
 from sfd_stream.state.protocol import NewState
 from sfd_stream.wire.columns import Columns, GrowingColumns, HashedColumns
@@ -43,8 +41,11 @@ class Shape:
         """Plain values for a manifest. A later run compares them with its own settings."""
         p, columns = self.parameters, self.columns
         mapping = columns.mapping if isinstance(columns, HashedColumns) else None
-        return ({} if mapping is None else {"features": mapping.described()}) | {
-            "columns": {"FixedColumns": "fixed", "GrowingColumns": "growing"}.get(type(columns).__name__, "hashed"),
+        described: dict[str, Any] = {} if mapping is None else {"features": mapping.described()}
+        if p.column_squares:
+            described["column_squares"] = True
+        return described | {
+            "columns": columns.kind,
             "d": d or columns.d,
             "d_max": columns.d_max if isinstance(columns, GrowingColumns) else None,
             "hash_seed": columns.seed if isinstance(columns, HashedColumns) else None,
@@ -66,7 +67,7 @@ class Shape:
     def memory_bytes(self) -> int:
         """The most memory of one partition: sketch, workspace of a shrink, and twice the buffer (once joined)."""
         ell, d = self.parameters.ell, self.d_most
-        return 5 * (ell + 6) * d * 8 + 2 * self._entries_most() * ENTRY_BYTES
+        return 5 * (ell + 6 + self.parameters.column_squares) * d * 8 + 2 * self._entries_most() * ENTRY_BYTES
 
     def least_bytes(self, d: int) -> int:
         """The least memory that one partition with `d` columns needs when its matrix is full: a shrink holds the old
@@ -214,7 +215,8 @@ def encode(frozen: Frozen, durable: Durable | None) -> NewState:
         if len(kept) >= SEGMENTS_MAX:
             kept, blocks, names = (), 0, 0
     else:
-        sketch, kept, blocks, names = _encode_sketch(frozen), (), 0, len(frozen.names)
+        sketch = encode_arrays("sketch", {**frozen.numbers, "names": _names_out(frozen.names)}, frozen.arrays)
+        kept, blocks, names = (), 0, len(frozen.names)
     fresh = frozen.blocks[blocks:]
     segment = (_encode_segment(joined(fresh, frozen.parameters["d"]), frozen.names[names:]),) if fresh else ()
     return NewState(
@@ -226,10 +228,6 @@ def encode(frozen: Frozen, durable: Durable | None) -> NewState:
         parameters=frozen.parameters,
         snapshot=None,
     )
-
-
-def _encode_sketch(frozen: Frozen) -> bytes:
-    return encode_arrays("sketch", {**frozen.numbers, "names": _names_out(frozen.names)}, frozen.arrays)
 
 
 def _encode_segment(block: RowBlock, names: tuple[tuple[int, str], ...]) -> bytes:
@@ -251,9 +249,9 @@ def restore(
     if sketch is not None:
         read = decode_arrays(sketch, kind="sketch")
         names.update(_names_in(read.numbers))
-        state.builder = SketchBuilder.resume(
-            state.shape.parameters, read.numbers, _padded(read.arrays, stored["d"]), ()
-        )
+        # Growing columns may have grown since the sketch's blob was written.
+        arrays = {name: widened(array, stored["d"]) for name, array in read.arrays.items()}
+        state.builder = SketchBuilder.resume(state.shape.parameters, read.numbers, arrays, ())
     blocks = [_decode_segment(segment, names) for segment in segments]
     state.builder.buffer = type(state.builder.buffer)(blocks)
     state.bad = int(manifest.counters.get("bad", 0))
@@ -261,9 +259,7 @@ def restore(
     _check_counters(state, manifest)
     if isinstance(state.columns, HashedColumns) and names:
         state.columns = replace(state.columns, names=names)
-    builder = state.builder
-    kept = (len(blocks), len(names), manifest.sketch, manifest.buffer)
-    durable = Durable(builder.B, builder.shrinks, builder.spent, *kept)
+    durable = Durable.of(state.freeze(), manifest)
     _adapt(state, shape, stored)
     return state, durable
 
@@ -284,18 +280,15 @@ def _adapt(state: PartitionState, shape: Shape, stored: Mapping[str, Any]) -> No
     own = replace(shape.parameters, failure_probability=builder.parameters.failure_probability)
     was_per_partition = stored.get("topic_failure_probability") is None and builder.rows > 0
     same_setting = own.failure_probability == shape.topic_failure_probability
-    if was_per_partition and same_setting and replace(own, d=wider) == builder.parameters:
+    own = replace(own, d=wider, column_squares=builder.parameters.column_squares)
+    if was_per_partition and same_setting and own == builder.parameters:
         # The old setting was for one partition: today's share would be added to it, not replace it.
+        own = replace(own, column_squares=shape.parameters.column_squares)
         shape = replace(shape, parameters=own, topic_failure_probability=None)
     builder.change(replace(shape.parameters, d=wider))
     if wider > state.columns.d:
         state.columns = replace(state.columns, d=wider)
     state.shape = shape
-
-
-def _padded(arrays: dict[str, Any], d: int) -> dict[str, Any]:
-    """Pads with zeros: growing columns may have grown since the sketch's blob was written."""
-    return {name: np.pad(a, [(0, 0)] * (a.ndim - 1) + [(0, d - a.shape[-1])]) for name, a in arrays.items()}
 
 
 def _decode_segment(data: bytes, names: dict[int, str]) -> RowBlock:

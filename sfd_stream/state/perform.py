@@ -127,11 +127,14 @@ def perform(request: StoreRequest, store: ProtocolStore) -> Any:
         case GetMany(keys):
             return [get(store, key) for key in keys]
         case CreateIfAbsent(key, data):
-            return _create(store, key, data)
+            try:
+                store.create_if_absent(key, data)
+            except ObjectExistsError:
+                return Answer.EXISTS
         case Put(key, data):
             store.put(key, data)
         case Delete(key):
-            _delete(store, key)
+            store.delete(key)
     return Answer.DONE
 
 
@@ -140,18 +143,3 @@ def get(store: ProtocolStore, key: str) -> bytes | Answer:
         return store.get(key)
     except ObjectMissingError:
         return Answer.MISSING
-
-
-def _create(store: ProtocolStore, key: str, data: bytes) -> Answer:
-    try:
-        store.create_if_absent(key, data)
-    except ObjectExistsError:
-        return Answer.EXISTS
-    return Answer.DONE
-
-
-def _delete(store: ProtocolStore, key: str) -> None:
-    try:
-        store.delete(key)
-    except ObjectMissingError:
-        return

@@ -81,9 +81,13 @@ def numbers_after(prefix: str, number: int) -> Steps[list[int]]:
     return numbers_of(keys)
 
 
+def listed_numbers(prefix: str) -> Steps[list[int]]:
+    """The numbers of all manifests. Probing for the first free slot is wrong: retention makes slots free again."""
+    return numbers_of((yield from list_keys(manifests_prefix(prefix))))
+
+
 def newest_number(prefix: str) -> Steps[int | None]:
-    """Uses a LIST of all. Probing for the first free slot is wrong: retention makes slots free again."""
-    numbers = numbers_of((yield from list_keys(manifests_prefix(prefix))))
+    numbers = yield from listed_numbers(prefix)
     return numbers[-1] if numbers else None
 
 
@@ -121,8 +125,7 @@ def checkpoint(
     a CREATE was sent, only this generator may continue with the slot: if it stops then, the owner must release the
     partition.
     """
-    refused = check_binding(own.binding, binding)
-    if refused is not None:
+    if (refused := check_binding(own.binding, binding)) is not None:
         return refused
     manifest, blobs = plan_checkpoint(prefix, own, state, published=published, nonce=nonce, written_at_s=written_at_s)
     for key, data in blobs.items():
@@ -274,6 +277,16 @@ def load_blobs(blobs: tuple[BlobRef, ...], *, number: int, where: str) -> Steps[
             return bad_blob(number, where, f"{blob.key} has a bad checksum")
         good.append(data)
     return tuple(good)
+
+
+def load_due(prefix: str, own: Manifest, *, where: str) -> Steps[bytes | Fenced | Refused]:
+    """Reads the due snapshot of `own`. If it is missing, another owner may have continued and removed it."""
+    assert own.due is not None
+    found = yield from load_blobs((own.due.blob,), number=own.number, where=where)
+    if not isinstance(found, Refused):
+        return found[0]
+    owner = yield from check_owner(prefix, own)
+    return owner if isinstance(owner, Fenced) else found
 
 
 def unusable(number: int, where: str, error: Exception) -> Refused:

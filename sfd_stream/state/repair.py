@@ -20,11 +20,9 @@ from sfd_stream.state.manifest import (
     blob_key,
     blob_name_of,
     blob_ref,
-    manifests_prefix,
-    numbers_of,
 )
-from sfd_stream.state.protocol import Created, StoredState, create, read_manifest, read_state
-from sfd_stream.state.steps import Fenced, Put, Refused, Steps, list_keys, until_known
+from sfd_stream.state.protocol import Created, StoredState, create, listed_numbers, read_manifest, read_state
+from sfd_stream.state.steps import Fenced, Put, Refused, Steps, until_known
 from sfd_stream.wire.snapshot_ids import followed
 
 if TYPE_CHECKING:
@@ -78,28 +76,18 @@ class _Survey:
 
 def rollback(mark: Mark, *, to: int | None = None) -> Steps[Created | Fenced | Refused]:
     """Appends a manifest with an older state: that of `to`, or the newest good one before the newest."""
-    survey = yield from _survey(mark)
-    if isinstance(survey, Refused):
-        return survey
-    if survey.newest is None:
-        return _nothing_readable(mark)
-    found = yield from (_find_good(mark, survey) if to is None else _read_state(mark, to))
-    if isinstance(found, Refused):
-        return found
-    epoch = survey.epoch_above(None)
-    copies = _copies(mark, survey.slot, epoch, found)
-    return (yield from _append(mark, survey, replace(found.manifest, epoch=epoch, kind=Kind.ROLLBACK), copies))
+    target = yield from _target(mark, to)
+    if isinstance(target, Refused):
+        return target
+    survey, old = target
+    state = replace(old.manifest, epoch=survey.epoch_above(None), kind=Kind.ROLLBACK)
+    return (yield from _append(mark, survey, state, old.blobs))
 
 
 def rollback_target(mark: Mark) -> Steps[Manifest | Refused]:
     """The manifest that `rollback` would take now without `to`."""
-    survey = yield from _survey(mark)
-    if isinstance(survey, Refused):
-        return survey
-    if survey.newest is None:
-        return _nothing_readable(mark)
-    found = yield from _find_good(mark, survey)
-    return found if isinstance(found, Refused) else found.manifest
+    target = yield from _target(mark, None)
+    return target if isinstance(target, Refused) else target[1].manifest
 
 
 def reset(mark: Mark, start: ResetPoint, *, keep_sketch: bool) -> Steps[Created | Fenced | Refused]:
@@ -117,27 +105,37 @@ def reset(mark: Mark, start: ResetPoint, *, keep_sketch: bool) -> Steps[Created 
         binding=start.binding,
         next_offset=start.next_offset,
         leader_epoch=start.leader_epoch,
-        sketch=None,
-        buffer=(),
         counters={},
         parameters=start.parameters,
         state_id=StateId(epoch, survey.slot),
-        due=None,
-        published=None,
         written_at_s=mark.written_at_s,
     )
     if not keep_sketch or not survey.numbers:
-        return (yield from _append(mark, survey, blank, {}))
+        return (yield from _append(mark, survey, blank, ()))
     found = yield from _read_state(mark, survey.numbers[-1])
     if isinstance(found, Refused):
         return found
     old = found.manifest
     kept = replace(blank, sketch=old.sketch, buffer=old.buffer, counters=old.counters, parameters=old.parameters)
-    return (yield from _append(mark, survey, kept, _copies(mark, survey.slot, epoch, found)))
+    return (yield from _append(mark, survey, kept, found.blobs))
+
+
+def _target(mark: Mark, to: int | None) -> Steps[tuple[_Survey, StoredState] | Refused]:
+    """What is there now, and the state to which a rollback returns."""
+    survey = yield from _survey(mark)
+    if isinstance(survey, Refused):
+        return survey
+    if survey.newest is None:
+        return Refused(
+            f"no checkpoint of {mark.where} can be read",
+            f'run "sfd-stream checkpoint reset {mark.where} --to earliest"',
+        )
+    found = yield from (_find_good(mark, survey) if to is None else _read_state(mark, to))
+    return found if isinstance(found, Refused) else (survey, found)
 
 
 def _survey(mark: Mark) -> Steps[_Survey | Refused]:
-    numbers = numbers_of((yield from list_keys(manifests_prefix(mark.prefix))))
+    numbers = yield from listed_numbers(mark.prefix)
     for number in reversed(numbers):
         manifest = yield from read_manifest(mark.prefix, number, where=mark.where)
         if isinstance(manifest, Manifest):
@@ -177,40 +175,35 @@ def _went_back(mark: Mark, newest: Manifest) -> Steps[bool]:
     return isinstance(maker, Manifest) and maker.kind is Kind.ROLLBACK
 
 
-def _nothing_readable(mark: Mark) -> Refused:
-    return Refused(
-        f"no checkpoint of {mark.where} can be read",
-        f'run "sfd-stream checkpoint reset {mark.where} --to earliest"',
-    )
-
-
 def _read_state(mark: Mark, number: int) -> Steps[StoredState | Refused]:
     return read_state(mark.prefix, number, where=mark.where)
 
 
-def _copies(mark: Mark, slot: int, epoch: int, old: StoredState) -> dict[str, tuple[BlobRef, bytes]]:
-    """Old key -> the reference to its copy, and the bytes."""
+def _copies(mark: Mark, slot: int, state: Manifest, blobs: tuple[bytes, ...]) -> dict[BlobRef, BlobRef]:
+    """For each reference of the state, the one to its copy."""
     copies = {}
-    for index, (blob, data) in enumerate(zip(old.manifest.state_references, old.blobs, strict=True)):
+    for index, (blob, data) in enumerate(zip(state.state_references, blobs, strict=True)):
         name = blob_name_of(blob.key)
         kind = f"copy-{index}" if name is None else f"{name.kind.partition('-')[0]}-{index}"
-        copies[blob.key] = (blob_ref(blob_key(mark.prefix, slot, epoch, mark.nonce, kind), data), data)
+        copies[blob] = blob_ref(blob_key(mark.prefix, slot, state.epoch, mark.nonce, kind), data)
     return copies
 
 
 def _append(
-    mark: Mark, survey: _Survey, state: Manifest, copies: Mapping[str, tuple[BlobRef, bytes]]
+    mark: Mark, survey: _Survey, state: Manifest, blobs: tuple[bytes, ...]
 ) -> Steps[Created | Fenced | Refused]:
-    for blob, data in copies.values():
-        yield from until_known(Put(blob.key, data))
+    """Appends this state. `blobs`: the bytes of its references, which are copied to names of the new slot."""
+    copies = _copies(mark, survey.slot, state, blobs)
+    for copy, data in zip(copies.values(), blobs, strict=True):
+        yield from until_known(Put(copy.key, data))
     newest = survey.newest
     manifest = replace(
         state,
         number=survey.slot,
         nonce=mark.nonce,
         parent=survey.parent,
-        sketch=None if state.sketch is None else copies[state.sketch.key][0],
-        buffer=tuple(copies[blob.key][0] for blob in state.buffer),
+        sketch=None if state.sketch is None else copies[state.sketch],
+        buffer=tuple(copies[blob] for blob in state.buffer),
         state_id=StateId(state.epoch, survey.slot),
         due=None,
         published=None if newest is None else newest.published,

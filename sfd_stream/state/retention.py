@@ -10,15 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sfd_stream.state.manifest import (
-    Manifest,
-    blob_name_of,
-    blobs_prefix,
-    manifest_key,
-    manifests_prefix,
-    numbers_of,
-)
-from sfd_stream.state.protocol import read_manifest
+from sfd_stream.state.manifest import Manifest, blob_name_of, blobs_prefix, manifest_key
+from sfd_stream.state.protocol import listed_numbers, read_manifest
 from sfd_stream.state.steps import Delete, Fenced, Refused, Steps, list_keys, until_known
 
 if TYPE_CHECKING:
@@ -51,7 +44,7 @@ def retain(prefix: str, *, keep: int, own: Manifest | None = None, where: str) -
     person's `prune`) the newest one found is taken.
     """
     assert keep >= 1
-    numbers = numbers_of((yield from list_keys(manifests_prefix(prefix))))
+    numbers = yield from listed_numbers(prefix)
     if not numbers:
         return Removed(0, 0)
     if own is not None and numbers[-1] != own.number:

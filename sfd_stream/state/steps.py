@@ -1,7 +1,7 @@
 """The requests of procedures to store and broker, and their answers. No procedure does any I/O itself.
 
 A procedure is a generator: it yields requests, is sent answers, and returns an outcome. So the same code runs on a real
-store (`state/perform.py`, `worker/jobs.py`) and in a model that stops, delays, repeats and loses requests at every
+store (`state/perform.py`, `loop/jobs.py`) and in a model that stops, delays, repeats and loses requests at every
 yield. `UNKNOWN` means that the request may or may not have taken effect, and may still do so later. The procedure
 decides what to send again; its driver decides how long to wait and when to stop.
 """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 from sfd_stream.errors import FormatError
 
@@ -120,15 +120,8 @@ def _is_fit(name: str, value: Any) -> bool:
 
 
 _LARGEST = {"partition": PARTITION_MAX, "epoch": EPOCH_MAX, "number": NUMBER_MAX}
-_KINDS: dict[str, tuple[type, ...]] = {
-    "cluster": (str, type(None)),
-    "group": (str,),
-    "topic": (str,),
-    "partition": (int,),
-    "epoch": (int,),
-    "number": (int,),
-    "window": (str, type(None)),
-}
+_KINDS = {name: get_args(kind) or (kind,) for name, kind in get_type_hints(SnapshotId).items()}
+"""The types that each part of an id may have."""
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ import zstandard
 from sfd_stream.errors import ChecksumError, FormatError, NewerFormatError
 from sfd_stream.sketch.rows import D_MAX, Float
 from sfd_stream.sketch.sketch import Sketch
-from sfd_stream.wire.columns import Columns, GrowingColumns, HashedColumns
+from sfd_stream.wire.columns import Columns, HashedColumns
 from sfd_stream.wire.features import FeatureMap
 from sfd_stream.wire.frames import checksum
 from sfd_stream.wire.snapshot_ids import PARTITIONS_MAX, Headers, SnapshotId, SnapshotPart
@@ -65,6 +65,13 @@ class Snapshot:
         return self.merged_from or (own,)
 
     @property
+    def features(self) -> HashedColumns | None:
+        """The columns by name, which learn no further names; None if they have none."""
+        if self.columns != "hashed" or self.hash_seed is None:
+            return None
+        return HashedColumns(self.sketch.d, self.hash_seed, names=self.names, mapping=self.mapping).known()
+
+    @property
     def meaning(self) -> tuple[Any, ...]:
         """Two snapshots' columns have the same meaning if this is equal."""
         return self.columns, self.hash_seed, self.sketch.d if self.columns == "hashed" else None, self.mapping
@@ -96,24 +103,74 @@ def snapshot_of(
     partitions: int,
     next_offset: int,
     made_at_s: float,
-    dtype: str = "float64",
-    column_sums: bool = True,
-    column_names: bool = True,
+    dtype: str,
 ) -> Snapshot:
-    """A partition's sketch as it is to be published. The keywords are `snapshot.*` of the settings."""
-    hashed = isinstance(columns, HashedColumns)
+    """The snapshot of a sketch whose columns have this meaning. `partitions`: those of the input topic."""
+    hashed = columns if isinstance(columns, HashedColumns) else None
     return Snapshot(
         id=snapshot_id,
         partitions=partitions,
         next_offset=next_offset,
         made_at_s=made_at_s,
-        sketch=sketch if column_sums else replace(sketch, column_sums=None),
-        columns="hashed" if hashed else "growing" if isinstance(columns, GrowingColumns) else "fixed",
-        hash_seed=columns.seed if isinstance(columns, HashedColumns) else None,
-        names=columns.names if isinstance(columns, HashedColumns) and column_names else {},
+        sketch=sketch,
+        columns=columns.kind,
+        hash_seed=hashed.seed if hashed else None,
+        names=hashed.names if hashed else {},
         dtype=dtype,
-        mapping=columns.mapping if isinstance(columns, HashedColumns) else None,
+        mapping=hashed.mapping if hashed else None,
     )
+
+
+@dataclass(frozen=True)
+class SnapshotEncoder:
+    """The bytes of a partition's snapshot, and its message. The bytes are encoded once and stored with the checkpoint:
+    the first publication, a publication after a crash and a reference all use them.
+    """
+
+    topic: str
+    store_url: str
+    inline_max_bytes: int
+    """Larger bytes are not published: the message refers to them in the store."""
+    dtype: str = "float64"
+    column_sums: bool = True
+    column_names: bool = True
+
+    def encode(
+        self,
+        sketch: Sketch,
+        columns: Columns,
+        snapshot_id: SnapshotId,
+        *,
+        partitions: int,
+        next_offset: int,
+        made_at_s: float,
+    ) -> bytes:
+        """The sketch as it is to be published. `partitions`: those of the input topic."""
+        if not self.column_sums:
+            sketch = replace(sketch, column_sums=None, column_squares=None)
+        snapshot = snapshot_of(
+            sketch,
+            columns,
+            snapshot_id,
+            partitions=partitions,
+            next_offset=next_offset,
+            made_at_s=made_at_s,
+            dtype=self.dtype,
+        )
+        return encode_snapshot(snapshot if self.column_names else replace(snapshot, names={}))
+
+    def message(self, encoded: bytes, key: str) -> Message:
+        """A message with the bytes, or with a reference to them: they are in the store under `key`."""
+        if len(encoded) <= self.inline_max_bytes:
+            return message_of(encoded)
+        return reference_to(encoded, self.store_url, key)
+
+    def advice(self, message_bytes: int) -> str:
+        """What to do about a message that the broker refused as too large."""
+        return (
+            f"topic {self.topic} takes no message of {message_bytes:,} bytes: raise its max.message.bytes,"
+            " or lower snapshot.inline_max_bytes"
+        )
 
 
 # -- sealed bodies -------------------------------------------------------------------------------------------
@@ -182,8 +239,7 @@ def message_of(encoded: bytes) -> Message:
 
 def reference_to(encoded: bytes, store: str, key: str) -> Message:
     """The message that refers to these bytes, which are in `store` (its URL, without credentials) under `key`."""
-    snapshot_id = SnapshotId.from_map(_unseal(encoded)[1].get("id"))
-    found = Reference(snapshot_id, store, key, len(encoded), checksum(encoded))
+    found = Reference(id_of(encoded), store, key, len(encoded), checksum(encoded))
     return message_of(encode_reference(found))
 
 
@@ -215,8 +271,8 @@ def decode_snapshot(value: bytes, *, max_bytes: int = MAX_BYTES) -> Snapshot:
 def decoded_bytes(snapshot: Snapshot) -> int:
     """The memory that it needs."""
     sketch, names = snapshot.sketch, snapshot.names
-    sums = 0 if sketch.column_sums is None else sketch.column_sums.nbytes
-    return int(sketch.matrix.nbytes) + int(sums) + _NAME_BYTES * (len(names) + len(snapshot.merged_from))
+    by_column = sum(each.nbytes for each in (sketch.column_sums, sketch.column_squares) if each is not None)
+    return int(sketch.matrix.nbytes) + int(by_column) + _NAME_BYTES * (len(names) + len(snapshot.merged_from))
 
 
 def resolve(reference: Reference, blob: bytes, *, store: str | None = None, max_bytes: int = MAX_BYTES) -> Snapshot:
@@ -249,7 +305,7 @@ def encode_snapshot(snapshot: Snapshot) -> bytes:
     """The bytes of a snapshot. A narrower dtype widens the published delta by the possible rounding."""
     sketch, dtype = _narrowed(snapshot.sketch, snapshot.dtype)
     press = zstandard.ZstdCompressor(level=_LEVEL).compress
-    sums = sketch.column_sums
+    sums, squares, names = sketch.column_sums, sketch.column_squares, snapshot.names
     body = {
         "id": snapshot.id.as_map(),
         "partitions": snapshot.partitions,
@@ -263,11 +319,11 @@ def encode_snapshot(snapshot: Snapshot) -> bytes:
         "matrix_rows": len(sketch.matrix),
         "matrix": press(_raw(sketch.matrix, _DTYPES[dtype])),
         "column_sums": None if sums is None else press(_raw(sums, _DTYPES["float64"])),
-        "names": press(msgpack.packb([list(snapshot.names), list(snapshot.names.values())]))
-        if snapshot.names
-        else None,
+        "names": press(msgpack.packb([list(names), list(names.values())])) if names else None,
         "parts": [part.as_map() for part in snapshot.merged_from],
     }
+    if squares is not None:
+        body["column_squares"] = press(_raw(squares, _DTYPES["float64"]))
     if snapshot.mapping is not None:
         body["features"] = snapshot.mapping.described()
     return _seal(SNAPSHOT, body)
@@ -288,17 +344,16 @@ def _raw(array: Float, dtype: np.dtype[Any]) -> memoryview:
 def _snapshot_in(body: Mapping[str, Any], max_bytes: int) -> Snapshot:
     counts, sizes = _numbers(body)
     columns, hash_seed, dtype = _meaning(body)
-    d, matrix_rows, sums = counts["d"], counts["matrix_rows"], body.get("column_sums")
-    needed = 8 * d * (max(matrix_rows, 1) + (sums is not None))
+    d, matrix_rows = counts["d"], counts["matrix_rows"]
+    sums, squares = body.get("column_sums"), body.get("column_squares")
+    needed = 8 * d * (max(matrix_rows, 1) + (sums is not None) + (squares is not None))
     _check_size(needed, f"a snapshot of {matrix_rows:,} rows and {d:,} columns", max_bytes)
     names = _names(body.get("names"), d, max_bytes - needed)
     sketch = Sketch(
         matrix=_matrix(body.get("matrix"), matrix_rows, d, dtype),
         column_sums=None if sums is None else _array(sums, d, "float64"),
-        ell=counts["ell"],
-        rows=counts["rows"],
-        nnz=counts["nnz"],
-        shrinks=counts["shrinks"],
+        column_squares=None if squares is None else _squares(squares, d),
+        **{name: counts[name] for name in ("ell", "rows", "nnz", "shrinks")},
         **{name: value for name, value in sizes.items() if name != "made_at_s"},
     )
     return Snapshot(
@@ -331,7 +386,7 @@ def _mapping(described: Any) -> FeatureMap | None:
         raise FormatError(f"a snapshot describes its features in a way that can't be read: {error}") from error
 
 
-def _numbers(body: Mapping[str, Any]) -> tuple[dict[str, int], dict[str, Any]]:
+def _numbers(body: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     for name in _COUNTS:
         if type(body.get(name)) is not int or body[name] < 0:
             raise FormatError(f"a snapshot has {name} = {body.get(name)!r:.60}, which is no count")
@@ -363,7 +418,14 @@ def _array(packed: Any, count: int, dtype: str) -> Float:
     _decompress(packed, array.view(np.uint8).data)
     array = array.astype(np.float64, copy=False)
     if not np.isfinite(array).all():
-        raise FormatError("a snapshot's matrix or column sums have values that are not finite")
+        raise FormatError("a snapshot's matrix or sums by column have values that are not finite")
+    return array
+
+
+def _squares(packed: Any, d: int) -> Float:
+    array = _array(packed, d, "float64")
+    if (array < 0).any():
+        raise FormatError("a snapshot has a negative sum of squares")
     return array
 
 

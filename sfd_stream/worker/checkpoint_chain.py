@@ -5,42 +5,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
-from typing import Any, Literal, TypeVar
+from dataclasses import dataclass, replace
+from typing import Literal, TypeVar
 
-from sfd_stream.errors import FencedError, RefusedStateError, StoreUnavailableError
+from sfd_stream.errors import FencedError
+from sfd_stream.loop.jobs import Ask, Job, procedure, reached
+from sfd_stream.loop.runtime import Plan, Runtime
 from sfd_stream.state.claim import Wish, assign
 from sfd_stream.state.manifest import Binding, Manifest, SnapshotRef
 from sfd_stream.state.partition import Durable, Frozen, PartitionState, Shape, encode, restore
 from sfd_stream.state.perform import no_broker
-from sfd_stream.state.protocol import Created, check_owner, checkpoint, load_blobs
+from sfd_stream.state.protocol import Created, check_owner, checkpoint, load_due
 from sfd_stream.state.retention import retain
-from sfd_stream.state.steps import Fenced, Question, Refused, Steps
+from sfd_stream.state.steps import Fenced, Refused, Steps
 from sfd_stream.storage.contract import partition_prefix
-from sfd_stream.worker.jobs import Job, procedure, reached
-from sfd_stream.worker.runtime import Plan, Runtime
 
 T = TypeVar("T")
 
 
+@dataclass(eq=False)
 class CheckpointChain:
     """From claim to release. One job at a time; a job raises FencedError if another owner has continued the chain."""
 
-    def __init__(
-        self, plan: Plan, partition: int, runtime: Runtime, failed: Callable[[StoreUnavailableError], None]
-    ) -> None:
-        """`failed` is called after each request that the store did not answer, before the next attempt."""
-        topic = plan.input.topic
-        self.prefix = partition_prefix(plan.group, topic, partition)
-        self.where = f"{topic}/{partition}"
-        self.manifest: Manifest | None = None
-        self.published: SnapshotRef | None = None
-        """The last snapshot that is known to be on the output topic."""
-        self._durable: Durable | None = None
-        self._settings = plan.checkpoint
-        self._runtime = runtime
-        self._failed = failed
+    plan: Plan
+    partition: int
+    runtime: Runtime
+    manifest: Manifest | None = None
+    published: SnapshotRef | None = None  # the last snapshot that is known to be on the output topic
+    _durable: Durable | None = None
+
+    def __post_init__(self) -> None:
+        topic = self.plan.input.topic
+        self.prefix = partition_prefix(self.plan.group, topic, self.partition)
+        self.where = f"{topic}/{self.partition}"
 
     # Known without a request to the store
 
@@ -51,25 +48,12 @@ class CheckpointChain:
 
     @property
     def owes_snapshot(self) -> bool:
-        return self.manifest is not None and self.manifest.owes_snapshot(self.published)
-
-    @property
-    def has_newer_state(self) -> bool:
-        """Whether the newest state is newer than the last snapshot of it."""
-        return self.newest.due is None or self.newest.due.id < self.newest.state_id
-
-    @property
-    def is_published(self) -> bool:
-        """Whether the newest state is on the output topic."""
-        return not (self.has_newer_state or self.owes_snapshot)
-
-    def acknowledge(self, published: SnapshotRef) -> None:
-        self.published = published
+        return self.newest.owes_snapshot(self.published)
 
     # Jobs
 
     def claim(
-        self, binding: Binding, shape: Shape, start: Literal["earliest", "latest"], ask: Callable[[Question], Job[Any]]
+        self, binding: Binding, shape: Shape, start: Literal["earliest", "latest"], ask: Ask
     ) -> Job[tuple[PartitionState, bytes | None]]:
         """Claims the newest state, or begins a new one. Returns it, and its snapshot if that is still unpublished.
 
@@ -81,8 +65,8 @@ class CheckpointChain:
             parameters=shape.described(),
             start=start,
             restore=lambda manifest, sketch, segments: restore(shape, manifest, sketch, segments),
-            nonces=iter(self._runtime.nonce, None),
-            written_at_s=self._runtime.wall_clock(),
+            nonces=iter(self.runtime.nonce, None),
+            written_at_s=self.runtime.wall_clock(),
         )
         claimed = yield from self._run(assign(wish), ask)
         self.manifest, self.published = claimed.manifest, claimed.manifest.published
@@ -94,7 +78,7 @@ class CheckpointChain:
 
         `binding`: the ids of cluster and topic as of now.
         """
-        yield from reached(self._runtime, "before-blobs")
+        yield from reached(self.runtime, "before-blobs")
         created = yield from self._run(self._writing(frozen, binding, snapshot))
         self.manifest = created.manifest
         self._durable = Durable.of(frozen, created.manifest)
@@ -110,8 +94,8 @@ class CheckpointChain:
                 encoded,
                 binding=binding,
                 published=self.published,
-                nonce=self._runtime.nonce(),
-                written_at_s=self._runtime.wall_clock(),
+                nonce=self.runtime.nonce(),
+                written_at_s=self.runtime.wall_clock(),
             )
         )
 
@@ -121,22 +105,14 @@ class CheckpointChain:
 
     def snapshot_bytes(self) -> Job[bytes]:
         """The newest snapshot, from the store. Raises FencedError if another owner has continued and removed it."""
-        due = self.newest.due
-        assert due is not None
-        try:
-            found = yield from self._run(load_blobs((due.blob,), number=self.newest.number, where=self.where))
-        except RefusedStateError:
-            yield from self.check_owner()
-            raise
-        return found[0]
+        return (yield from self._run(load_due(self.prefix, self.newest, where=self.where)))
 
     def prune(self) -> Job[None]:
         """Removes manifests and blobs that no kept state needs."""
-        yield from self._run(retain(self.prefix, keep=self._settings.keep, own=self.newest, where=self.where))
+        yield from self._run(retain(self.prefix, keep=self.plan.checkpoint.keep, own=self.newest, where=self.where))
 
-    def _run(self, steps: Steps[T | Fenced | Refused], ask: Callable[[Question], Job[Any]] = no_broker) -> Job[T]:
-        give_up_s = self._settings.give_up_s
-        outcome = yield from procedure(self._runtime, steps, give_up_s=give_up_s, failed=self._failed, ask=ask)
+    def _run(self, steps: Steps[T | Fenced | Refused], ask: Ask = no_broker) -> Job[T]:
+        outcome = yield from procedure(self.runtime, steps, give_up_s=self.plan.checkpoint.give_up_s, ask=ask)
         if isinstance(outcome, Fenced):
             raise FencedError(f"somebody else went on from checkpoint {outcome.number} of {self.where}")
         if isinstance(outcome, Refused):

@@ -9,21 +9,21 @@ A delivery that fails stays pending in the manifest. This owner or the next one 
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
-from typing import Any
 
 from sfd_stream.errors import SfdError
 from sfd_stream.kafka.producer import TOO_LARGE, Sink, Ticket
 from sfd_stream.kafka.source import Source
+from sfd_stream.loop.jobs import Job, Wait, answer, reached
+from sfd_stream.loop.runtime import Runtime
 from sfd_stream.observe.logs import Log
 from sfd_stream.observe.worker_status import Watch
 from sfd_stream.state.offset_metadata import metadata_of
-from sfd_stream.worker.jobs import Job, Wait, answer, reached
-from sfd_stream.worker.partitions import Commit, OwnedPartition, Partitions, Phase
-from sfd_stream.worker.runtime import Runtime
-from sfd_stream.worker.snapshots import SnapshotEncoder
+from sfd_stream.state.policy import SnapshotPolicy
+from sfd_stream.wire.snapshots import Message, SnapshotEncoder
+from sfd_stream.worker.partitions import OwnedPartition
 
-COMMIT_AGAIN_S = 1.0
 CONFIRM_EVERY_S, CONFIRM_TIMEOUT_S = 30.0, 5.0
 """How often the committed offsets are compared with ours. The coordinator lets every member of a group commit offsets
 of every partition: a member that lost a partition without notice may commit an older offset after us."""
@@ -40,12 +40,23 @@ class Delivery:
 
     runtime: Runtime
     source: Source
-    partitions: Partitions
     log: Log
     watch: Watch
+    policy: SnapshotPolicy
     encoder: SnapshotEncoder | None = None  # None: nothing is published
     sink: Sink | None = None
-    _again_s: float | None = None  # when commits that failed are sent again
+
+    def is_due(self, owned: OwnedPartition, now_s: float) -> bool:
+        """Whether a snapshot is due. If so, a checkpoint with a snapshot is due too."""
+        if self.encoder is None:
+            return False
+        return self.policy.is_due(owned.taken.unpublished, now_s, owed=owned.chain.owes_snapshot)
+
+    def is_again_due(self, owned: OwnedPartition, elapsed_s: float) -> bool:
+        """Whether the newest snapshot is to be published once more: a zombie may have published an older one after it.
+        `elapsed_s`: since the last publication was begun.
+        """
+        return self.encoder is not None and owned.chain.published is not None and elapsed_s >= self.policy.republish_s
 
     def deliver(self, owned: OwnedPartition, snapshot: bytes | None = None, *, again: bool = False) -> Job[None]:
         """Delivers the newest manifest. `snapshot`: the bytes of its pending snapshot, if the caller has them. `again`:
@@ -63,77 +74,51 @@ class Delivery:
         assert due is not None
         yield from owned.chain.check_owner()
         began_s = self.runtime.clock()
-        message = encoder.message(snapshot, due)
+        message = encoder.message(snapshot, due.blob.key)
         yield from reached(self.runtime, "before-publish")
-        ticket = yield from self._acknowledged(encoder.topic, *message)
+        ticket = yield from self._acknowledged(encoder.topic, message)
         yield from reached(self.runtime, "after-publish")
         if ticket.delivered:
-            owned.chain.acknowledge(due)
-            owned.taken.end_snapshot()
+            owned.chain.published = due
+            owned.taken.unpublished.end()
             self.watch.snapshot_published(owned.number, self.runtime.clock() - began_s)
             return
         too_large = ticket.error == TOO_LARGE
         self.watch.snapshot_failed("refused" if too_large else "unavailable")
-        reason = encoder.advice(len(message[1])) if too_large else ticket.error
+        reason = encoder.advice(len(message.value)) if too_large else ticket.error
         owned.log.warning("snapshot publish failed, will retry", reason=reason)
 
-    def _acknowledged(self, *message: Any) -> Job[Ticket]:
+    def _acknowledged(self, topic: str, message: Message) -> Job[Ticket]:
         """Waits for the delivery report, which polling the sink brings."""
         assert self.sink is not None
-        ticket = self.sink.publish(*message)
+        ticket = self.sink.publish(topic, *message)
         while ticket is None or not ticket.done:
             yield Wait("delivery report")
-            ticket = ticket or self.sink.publish(*message)  # None: the queue was full
+            ticket = ticket or self.sink.publish(topic, *message)  # None: the queue was full
         return ticket
 
     def _commit(self, owned: OwnedPartition) -> Job[None]:
-        published = self.encoder is None or owned.chain.is_published
-        wanted = Commit(owned.chain.newest.next_offset, metadata_of(None, published=published))
-        if owned.commit is not None and owned.commit[:2] == wanted[:2]:
-            return
+        newest = owned.chain.newest
+        published = self.encoder is None or not (newest.has_newer_state or owned.chain.owes_snapshot)
         yield from reached(self.runtime, "before-commit")
-        self._send(owned, wanted)
+        self.source.commit({owned.number: newest.next_offset}, metadata_of(None, published=published))
         yield from reached(self.runtime, "after-commit")
 
-    def _send(self, owned: OwnedPartition, commit: Commit) -> None:
-        owned.commit = commit
-        self.source.commit({owned.number: commit.offset}, commit.metadata)
-
     def serve(self) -> None:
-        """Called once a turn. Sends a failed commit again until it is acknowledged or replaced by a newer one."""
-        now_s = self.runtime.clock()
-        for result in self.source.commit_results():
-            owned = self.partitions.get(result.partition)
-            if owned is not None and owned.commit is not None and owned.commit.offset == result.offset:
-                owned.commit = owned.commit._replace(acknowledged=result.error is None)
-            if result.error is not None:
-                self.log.debug("commit failed", partition=result.partition, error=result.error)
-                self._again_s = now_s + COMMIT_AGAIN_S
-        if self._again_s is not None and self._again_s <= now_s:
-            self._again_s = None
-            for owned in self.partitions:
-                if owned.commit is not None and not owned.commit.acknowledged:
-                    self._send(owned, owned.commit)
+        """Called once a turn."""
 
     def confirm(self) -> Job[None]:
         """In the background: where the committed offset is older than our last commit, commits ours again."""
         while True:
             yield Wait("next confirmation", for_s=CONFIRM_EVERY_S)
-            ours = {owned: owned.commit for owned in self.partitions if owned.commit and owned.commit.acknowledged}
+            ours = self.source.acknowledged_commits
             if not ours:
                 continue
-            numbers = [owned.number for owned in ours]
-            try:
-                asking = self.runtime.io.submit(self.source.committed, numbers, CONFIRM_TIMEOUT_S)
+            with contextlib.suppress(SfdError, TimeoutError):  # the worker itself reports a broker that is unavailable
+                asking = self.runtime.io.submit(self.source.committed, tuple(ours), CONFIRM_TIMEOUT_S)
                 found = yield from answer("committed", asking)
-            except (SfdError, TimeoutError):
-                continue  # the next round asks again; the worker itself reports a broker that is unavailable
-            for owned, commit in ours.items():
-                committed = found[owned.number]
-                unchanged = owned.phase is not Phase.RELEASED and owned.commit is commit
-                if unchanged and committed is not None and committed.offset < commit.offset:
-                    owned.log.info("committed offset went back, committing it again", committed=committed.offset)
-                    self._send(owned, commit._replace(acknowledged=False))
+                for number in self.source.renew_commits(ours, found):
+                    self.log.info("committed offset went back, committing it again", partition=number)
 
     def close(self) -> None:
         """Nothing to close."""

@@ -11,15 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import NamedTuple
 
+from sfd_stream.loop.runtime import Plan
 from sfd_stream.observe.logs import Log
 from sfd_stream.state.manifest import StateId
 from sfd_stream.state.partition import PartitionState
-from sfd_stream.wire.columns import Columns
-from sfd_stream.wire.rows.decode import DecodedBatch
+from sfd_stream.state.policy import Backlog
 from sfd_stream.worker.checkpoint_chain import CheckpointChain
-from sfd_stream.worker.runtime import Plan
 from sfd_stream.worker.sketch_thread import Sketched
 
 
@@ -48,61 +46,6 @@ AFTER: dict[Phase, frozenset[Phase]] = {
 IN_MEMORY = frozenset({Phase.CLAIMING, Phase.READING, Phase.RELEASING})
 
 
-class Commit(NamedTuple):
-    """The offset that the broker was last asked to commit."""
-
-    offset: int
-    metadata: str
-    acknowledged: bool = False
-
-
-@dataclass
-class Backlog:
-    """The rows taken that are not durable, or not published. Times are readings of the worker's clock."""
-
-    columns: Columns  # after the last row decoded; the sketch thread may not have applied that row yet
-    next_offset: int  # after the last record taken
-    snapshot_at_s: float  # when the last snapshot was begun
-    republished_at_s: float  # when the last snapshot was begun or published again
-    rows: int = 0
-    dirty_since_s: float | None = None  # when the oldest record arrived that no checkpoint holds
-    storing_since_s: float | None = None  # the same for the checkpoint that is under way
-    unpublished_rows: int = 0
-    unpublished_since_s: float | None = None  # when the oldest record arrived that no snapshot holds
-    publishing_since_s: float | None = None  # the same for snapshots that are not acknowledged
-
-    def take(self, decoded: DecodedBatch, next_offset: int, now_s: float) -> None:
-        """Notes a batch that goes to the sketch thread."""
-        self.columns, self.next_offset = decoded.columns, next_offset
-        self.rows += decoded.block.rows
-        self.unpublished_rows += decoded.block.rows
-        self.dirty_since_s = now_s if self.dirty_since_s is None else self.dirty_since_s
-        self.unpublished_since_s = now_s if self.unpublished_since_s is None else self.unpublished_since_s
-
-    def pass_over(self, next_offset: int, now_s: float) -> None:
-        """Notes offsets that hold no record for us."""
-        self.next_offset = next_offset
-        self.dirty_since_s = now_s if self.dirty_since_s is None else self.dirty_since_s
-
-    def begin_checkpoint(self) -> None:
-        self.rows, self.dirty_since_s, self.storing_since_s = 0, None, self.dirty_since_s
-
-    def end_checkpoint(self) -> None:
-        self.storing_since_s = None
-
-    def begin_snapshot(self, now_s: float) -> None:
-        self.snapshot_at_s = self.republished_at_s = now_s
-        if self.publishing_since_s is None:  # else: the last one is not acknowledged; this one has its rows too
-            self.publishing_since_s = self.unpublished_since_s
-        self.unpublished_rows, self.unpublished_since_s = 0, None
-
-    def end_snapshot(self) -> None:
-        self.publishing_since_s = None
-
-    def begin_republication(self, now_s: float) -> None:
-        self.republished_at_s = now_s
-
-
 @dataclass(eq=False)
 class OwnedPartition:
     """One file writes each field. A comment names the file if it is not this one."""
@@ -117,7 +60,6 @@ class OwnedPartition:
     store_behind: bool = False  # by worker.py: reading pauses until the store has caught up
     schemas_awaited: frozenset[int] = frozenset()
     """By worker.py: reading pauses until a schema registry has answered these ids."""
-    commit: Commit | None = None  # by delivery.py
     settled: bool = False  # by transactional.py: whether `delivered` is known
     delivered: StateId | None = None
     """By transactional.py: the state whose offset is committed. Every snapshot due by then is visible too."""
@@ -146,7 +88,7 @@ class OwnedPartition:
     @property
     def is_dirty(self) -> bool:
         """Whether records were taken that no checkpoint holds."""
-        return self.backlog is not None and self.backlog.dirty_since_s is not None
+        return self.backlog is not None and self.backlog.unstored.since_s is not None
 
     @property
     def is_durable(self) -> bool:
@@ -154,8 +96,8 @@ class OwnedPartition:
         return self.backlog is not None and self.chain.newest.next_offset >= self.backlog.next_offset
 
     def begin_reading(self, state: PartitionState, now_s: float) -> None:
-        unpublished_since_s = now_s if self.chain.has_newer_state else None
-        self.backlog = Backlog(state.columns, state.next_offset, now_s, now_s, unpublished_since_s=unpublished_since_s)
+        self.move(Phase.READING)
+        self.backlog = Backlog.of(state, now_s, published=not self.chain.newest.has_newer_state)
 
     def move(self, phase: Phase) -> None:
         assert phase in AFTER[self.phase], f"{self.phase} to {phase}"
@@ -168,7 +110,6 @@ class Partitions:
 
     plan: Plan
     joined: bool = False  # whether the group has answered, even if it assigned no partition
-    closed: bool = False  # whether claims have ended
     _table: dict[int, OwnedPartition] = field(default_factory=dict)
 
     def __iter__(self) -> Iterator[OwnedPartition]:
@@ -194,14 +135,11 @@ class Partitions:
     def admit(self) -> list[OwnedPartition]:
         """The partitions that may be claimed now: one always, others only if memory has room for them."""
         admitted: list[OwnedPartition] = []
-        if self.closed:
-            return admitted
-        reserved, any_in_memory = self.reserved_bytes(), bool(self.among(*IN_MEMORY))
+        reserved = self.reserved_bytes()
         for owned in self.among(Phase.WAITING):
             needed = self.plan.shape(owned.number).memory_bytes()
-            if any_in_memory and reserved + needed > self.plan.worker.memory_max_bytes:
-                continue
-            reserved, any_in_memory = reserved + needed, True
-            owned.move(Phase.CLAIMING)
-            admitted.append(owned)
+            if not reserved or reserved + needed <= self.plan.worker.memory_max_bytes:
+                reserved += needed
+                owned.move(Phase.CLAIMING)
+                admitted.append(owned)
         return admitted

@@ -16,13 +16,14 @@ from weakref import WeakKeyDictionary
 
 from sfd_stream.errors import SfdError
 from sfd_stream.kafka.source import Source
-from sfd_stream.observe.facts import Around
-from sfd_stream.observe.spectra import Shot
+from sfd_stream.loop.jobs import Job, Jobs, Running, Wait, answer
+from sfd_stream.loop.runtime import Plan, Runtime
+from sfd_stream.observe.facts import LoopState
+from sfd_stream.observe.spectra import StateSample
 from sfd_stream.observe.status import PartitionStatus, age_s
 from sfd_stream.observe.worker_status import Watch
-from sfd_stream.worker.jobs import Job, Jobs, Running, Wait, answer
-from sfd_stream.worker.partitions import Backlog, OwnedPartition, Partitions, Phase
-from sfd_stream.worker.runtime import Plan, Runtime
+from sfd_stream.state.policy import Backlog, Pending
+from sfd_stream.worker.partitions import OwnedPartition, Partitions, Phase
 from sfd_stream.worker.sketch_thread import SketchThread
 
 ENDS_EVERY_S, ENDS_TIMEOUT_S = 5.0, 10.0
@@ -51,6 +52,8 @@ class Memory:
     is_replayed: bool = False
     stuck_logged_s: float = 0.0
     is_silent: bool = False
+    is_waiting: bool = False
+    is_behind: bool = False
 
     def flat_s(self, applied: int | None, lag: int | None, now_s: float) -> float:
         """How long the applied offset has not moved while the lag grew: a stuck partition. An idle topic gives 0."""
@@ -104,8 +107,8 @@ class Report:
 
     def update(self, *, stopping: bool, registry_outage: str | None = None) -> None:
         if self._watch.due():
-            self.show(
-                Around(
+            self.publish(
+                LoopState(
                     joined=self._partitions.joined or self._source.has_nothing(),
                     stopping=stopping,
                     sketch_idle=self._sketch.idle,
@@ -116,29 +119,30 @@ class Report:
                 )
             )
 
-    def show(self, around: Around) -> None:
+    def publish(self, loop: LoopState) -> None:
         ours = sorted(self._partitions, key=lambda owned: owned.number)
         read = [owned for owned in ours if owned.sketched is not None]
-        self._watch.looker.consider({owned.number: owned.live.facts.rows for owned in read}, self._shoot)
-        parts = [self._status_of(owned, around) for owned in ours]
-        self._watch.update(parts, around)
+        self._watch.sampler.consider({owned.number: owned.live.facts.rows for owned in read}, self._copy_state)
+        parts = [self._status_of(owned, loop) for owned in ours]
+        self._watch.update(parts, loop)
         for owned, part in zip(ours, parts, strict=True):
             self._log_stuck(owned)
             self._log_silent(owned, part)
+            self._log_waiting(owned)
 
-    def _shoot(self, partition: int) -> Future[Shot]:
+    def _copy_state(self, partition: int) -> Future[StateSample]:
         owned = self._partitions.get(partition)
         assert owned is not None, "it was there in this turn"
-        return self._sketch.shoot(owned)
+        return self._sketch.copy_state(owned)
 
     # A partition
 
-    def _status_of(self, owned: OwnedPartition, around: Around) -> PartitionStatus:
+    def _status_of(self, owned: OwnedPartition, loop: LoopState) -> PartitionStatus:
         number, memory, now_s = owned.number, self.memory(owned), self._runtime.clock()
         taken, manifest, running = owned.backlog, owned.chain.manifest, self._jobs.of(owned)
         facts = None if owned.sketched is None else owned.sketched.facts
-        place = self._place_of(owned, around)
-        silent_s = self._silent_s(owned, place, around)
+        place = self._place_of(owned, loop)
+        silent_s = self._silent_s(owned, place, loop)
         stuck_s = _claim_s(owned, running, now_s) or memory.flat_s(place.applied, place.lag, now_s)
         if facts is not None and memory.ends_replay(place.applied, place.log_end):
             self._watch.replayed(now_s - owned.live.restored_s, owned.live.restored, facts)
@@ -153,7 +157,7 @@ class Report:
             silent_s=silent_s,
             number=manifest.number if manifest is not None else None,
             epoch=manifest.epoch if manifest is not None else None,
-            checkpoint_age_s=0.0 if taken is None else age_s(now_s, taken.storing_since_s, taken.dirty_since_s),
+            checkpoint_age_s=0.0 if taken is None else _age_s(taken.unstored, now_s),
             snapshot_age_s=self._snapshot_age_s(taken, now_s),
             snapshot_bytes=None if owned.chain.published is None else owned.chain.published.blob.size,
             job=running.kind if running is not None else None,
@@ -162,7 +166,7 @@ class Report:
             **self._watch.sketch_fields(number, facts),
         )
 
-    def _place_of(self, owned: OwnedPartition, around: Around) -> _Place:
+    def _place_of(self, owned: OwnedPartition, loop: LoopState) -> _Place:
         """`applied` is the next offset to apply; the position, if all that was read is applied (control records have no
         rows). For a partition that is not read yet it is the offset where reading will begin: what follows is lag.
         """
@@ -173,20 +177,20 @@ class Report:
             applied = manifest.next_offset if manifest is not None else memory.begins_at
         else:
             applied = owned.sketched.facts.next_offset
-            if around.sketch_idle and position is not None:
+            if loop.sketch_idle and position is not None:
                 applied = max(position, applied)
         return _Place(position, applied, _largest(fetched, memory.end))
 
-    def _silent_s(self, owned: OwnedPartition, place: _Place, around: Around) -> float:
+    def _silent_s(self, owned: OwnedPartition, place: _Place, loop: LoopState) -> float:
         readable = _state_of(owned) == "reading" and owned.number not in self._source.paused
         has_records = place.position is not None and place.log_end is not None and place.log_end > place.position
-        expected = readable and has_records and around.broker_away_s is None
+        expected = readable and has_records and loop.broker_away_s is None
         return self.memory(owned).silent_s(place.position, self._runtime.clock(), expected=expected)
 
     def _snapshot_age_s(self, taken: Backlog | None, now_s: float) -> float | None:
-        if not self._watch.identity.shows:
+        if self._watch.settings.snapshot.topic is None:
             return None
-        return 0.0 if taken is None else age_s(now_s, taken.publishing_since_s, taken.unpublished_since_s)
+        return 0.0 if taken is None else _age_s(taken.unpublished, now_s)
 
     # Log lines
 
@@ -209,6 +213,17 @@ class Report:
         elif memory.is_silent and not is_silent:
             owned.log.info("partition delivers records again")
         memory.is_silent = is_silent
+
+    def _log_waiting(self, owned: OwnedPartition) -> None:
+        """Logs once when a partition begins to wait for memory or for the store, and once when it reads again."""
+        memory = self.memory(owned)
+        if owned.phase is Phase.WAITING and not memory.is_waiting:
+            owned.log.warning("not enough memory to read the partition: raise worker.memory_max_bytes or add workers")
+        if owned.store_behind and not memory.is_behind:
+            owned.log.warning("partition paused: the checkpoint store does not keep up")
+        elif memory.is_behind and not owned.store_behind:
+            owned.log.info("partition resumed: the checkpoint store has caught up")
+        memory.is_waiting, memory.is_behind = owned.phase is Phase.WAITING, owned.store_behind
 
     # Where partitions end and begin
 
@@ -248,6 +263,10 @@ class _Place(NamedTuple):
 
 def _largest(*offsets: int | None) -> int | None:
     return max((offset for offset in offsets if offset is not None), default=None)
+
+
+def _age_s(pending: Pending, now_s: float) -> float:
+    return age_s(now_s, pending.begun_since_s, pending.since_s)
 
 
 def _claim_s(owned: OwnedPartition, running: Running[OwnedPartition] | None, now_s: float) -> float:

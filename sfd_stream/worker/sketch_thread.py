@@ -1,4 +1,4 @@
-"""The sketch thread owns the states and applies batches in order. The loop stays at most a few batches ahead.
+"""The sketch thread owns the states and applies batches in order. The loop stays at most some megabytes ahead.
 
 There is one such thread, so one set of BLAS threads works and a replay gives the same bits. Between two batches it
 freezes a state for a checkpoint, or takes a sample of it.
@@ -13,18 +13,19 @@ from typing import TYPE_CHECKING
 
 from sfd_stream.errors import RefusedStateError
 from sfd_stream.kafka.records import PartitionBatch
+from sfd_stream.loop.runtime import Runtime
 from sfd_stream.observe.facts import Facts
-from sfd_stream.observe.spectra import Shot
+from sfd_stream.observe.spectra import StateSample
 from sfd_stream.observe.worker_status import Watch
 from sfd_stream.state.partition import Frozen, PartitionState
 from sfd_stream.wire.rows.decode import DecodedBatch
-from sfd_stream.worker.runtime import Runtime
 
 if TYPE_CHECKING:
     from sfd_stream.worker.partitions import OwnedPartition
 
-AHEAD_MAX = 4
-"""Batches that may wait for the sketch thread before the loop waits for it."""
+AHEAD_ENTRIES = 1 << 19
+"""Rows and non-zeros that may wait for the sketch thread before the loop waits for it: some 6 MB, as many as the
+smallest buffer holds. So the loop takes the next buffer's rows while one is shrunk."""
 
 PATIENCE_S = 0.5
 """Maximum time the loop waits for the sketch thread before it pauses all partitions. Polling continues."""
@@ -71,7 +72,8 @@ class SketchThread:
     def __init__(self, runtime: Runtime, watch: Watch) -> None:
         self._runtime = runtime
         self._watch = watch
-        self._applying: deque[Future[None]] = deque()
+        self._applying: deque[tuple[Future[None], int]] = deque()  # batches, and the entries of each
+        self._ahead = 0  # the entries of all of them
         self._behind_since_s: float | None = None
 
     def begin(self, owned: OwnedPartition, state: PartitionState) -> None:
@@ -94,15 +96,17 @@ class SketchThread:
 
         applying = self._runtime.sketch.submit(apply)
         applying.add_done_callback(self._runtime.wake)
-        self._applying.append(applying)
+        entries = decoded.block.rows + decoded.block.nnz
+        self._applying.append((applying, entries))
+        self._ahead += entries
 
     def freeze(self, owned: OwnedPartition) -> Future[Frozen]:
         """The state after all rows taken so far. If a batch has failed, the future has its error."""
         return self._runtime.sketch.submit(lambda: owned.live.whole.freeze())  # noqa: PLW0108 - asked there, not here
 
-    def shoot(self, owned: OwnedPartition) -> Future[Shot]:
+    def copy_state(self, owned: OwnedPartition) -> Future[StateSample]:
         """A sample of the state, for the status."""
-        return self._runtime.sketch.submit(lambda: Shot.of(owned.live.whole))
+        return self._runtime.sketch.submit(lambda: StateSample.of(owned.live.whole))
 
     def pass_over(self, owned: OwnedPartition, next_offset: int) -> None:
         """Moves the state over offsets that hold no record for us. The thread must be idle."""
@@ -114,9 +118,11 @@ class SketchThread:
 
     def collect(self) -> None:
         """Removes batches that are applied. Raises the error of a batch that failed."""
-        while self._applying and self._applying[0].done():
-            self._applying.popleft().result()
-        if len(self._applying) <= AHEAD_MAX:
+        while self._applying and self._applying[0][0].done():
+            applied, entries = self._applying.popleft()
+            self._ahead -= entries
+            applied.result()
+        if self._ahead <= AHEAD_ENTRIES:
             self._behind_since_s = None
         elif self._behind_since_s is None:
             self._behind_since_s = self._runtime.clock()

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from sfd_stream.errors import RefusedStateError
 from sfd_stream.kafka.commits import Committed
 from sfd_stream.kafka.source import Source
+from sfd_stream.loop.jobs import Job, Wait, answer
+from sfd_stream.loop.runtime import Plan, Runtime
 from sfd_stream.observe.logs import Log
 from sfd_stream.state.offset_metadata import is_published
-from sfd_stream.worker.jobs import Job, Wait, answer
 from sfd_stream.worker.partitions import OwnedPartition, Partitions, Phase
-from sfd_stream.worker.runtime import Plan, Runtime
 
 ASK_EVERY_S, ASK_S = 0.2, 5.0
 """How often the broker is asked what other workers have committed. Our own positions are compared each turn."""
@@ -49,7 +49,7 @@ class UntilEnd:
 
     def needs_checkpoint(self, owned: OwnedPartition) -> bool:
         """Whether rows of the partition are not durable, or not in a snapshot."""
-        return owned.is_dirty or (self.publishes and owned.taken.unpublished_since_s is not None)
+        return owned.is_dirty or (self.publishes and owned.taken.unpublished.since_s is not None)
 
     def is_delivered(self, owned: OwnedPartition) -> bool:
         """Whether the rows are published and committed."""

@@ -14,11 +14,14 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
 
-from sfd_stream.errors import FencedError, RefusedStateError, SfdError, StoreRefusedError, StoreUnavailableError
-from sfd_stream.kafka.dead_letters import DeadLetters
+from sfd_stream.errors import FencedError, RefusedStateError, SfdError, StoreRefusedError
 from sfd_stream.kafka.producer import Sink
 from sfd_stream.kafka.records import PartitionBatch, Start
 from sfd_stream.kafka.source import Source
+from sfd_stream.loop.intake import Intake
+from sfd_stream.loop.jobs import Job, Jobs, Running, answer, reached
+from sfd_stream.loop.questions import Questions
+from sfd_stream.loop.runtime import Plan, Runtime
 from sfd_stream.observe.facts import ReleasedError
 from sfd_stream.observe.logs import Log
 from sfd_stream.observe.worker_status import Watch
@@ -28,22 +31,14 @@ from sfd_stream.state.policy import CheckpointPolicy
 from sfd_stream.tools.sizing import LESS_MEMORY_WHILE_RUNNING, too_wide
 from sfd_stream.worker.checkpoint_chain import CheckpointChain
 from sfd_stream.worker.delivery import Delivery
-from sfd_stream.worker.intake import Intake
-from sfd_stream.worker.jobs import Job, Jobs, Running, answer, reached
 from sfd_stream.worker.partitions import OwnedPartition, Partitions, Phase
-from sfd_stream.worker.questions import Questions
 from sfd_stream.worker.report import Report
-from sfd_stream.worker.runtime import Plan, Runtime
 from sfd_stream.worker.sketch_thread import SketchThread
 from sfd_stream.worker.until_end import UntilEnd
 
-PAUSED_AFTER = 4
-"""Reading pauses when the rows of this many checkpoints are not stored because the store does not keep up."""
+IDLE_S, BUSY_S, REVOKE_S = 0.1, 0.01, 0.005
+"""How long a turn waits when there is nothing to do, while a job or the end is awaited, and within a revoke."""
 
-IDLE_S, BUSY_S = 0.1, 0.01
-"""How long a turn waits when there is nothing to do, and while a job or the end is awaited."""
-
-REVOKE_S = 0.005
 LEAVE_S, FLUSH_S = 5.0, 1.0
 """Time limits at the end: to commit and leave the group after the last checkpoints; to flush the last dead letters."""
 
@@ -56,7 +51,6 @@ class Worker:
     runtime: Runtime
     source: Source
     sink: Sink | None
-    letters_for: Callable[[str | None], DeadLetters] | None
     intake: Intake
     questions: Questions
     partitions: Partitions
@@ -68,7 +62,7 @@ class Worker:
     def __post_init__(self) -> None:
         self.progress = self.watch.progress
         self.sketch = SketchThread(self.runtime, self.watch)
-        self.jobs: Jobs[OwnedPartition] = Jobs(self.runtime)
+        self.jobs: Jobs[OwnedPartition] = Jobs(self.runtime, self._store_failed)
         self.background: Jobs[str] = Jobs(self.runtime)
         self._report = Report(self.plan, self.runtime, self.source, self.partitions, self.jobs, self.sketch, self.watch)
         self._policy = CheckpointPolicy(self.plan.checkpoint.every_rows, self.plan.checkpoint.every_s)
@@ -141,7 +135,7 @@ class Worker:
             raise RefusedStateError(f"{owned.chain.where} has grown: {reason}; {LESS_MEMORY_WHILE_RUNNING}")
 
     def _serve(self) -> None:
-        """Processes what jobs wait for: delivery reports, commit results, transactions."""
+        """Processes what jobs wait for: delivery reports, transactions."""
         self.watch.alive()
         if self.sink is not None:
             self.sink.poll(0.0)
@@ -158,30 +152,22 @@ class Worker:
     # The order: durable first, everything else follows from the manifest
 
     def _start_due(self, owned: OwnedPartition) -> None:
-        now_s, taken, encoder = self.runtime.clock(), owned.taken, self.delivery.encoder
-        elapsed_s = now_s - taken.dirty_since_s if taken.dirty_since_s is not None else 0.0
-        due = self._policy.is_due(rows=taken.rows, elapsed_s=elapsed_s, changed=owned.is_dirty)
-        publish = encoder is not None and encoder.is_due(owned, now_s)
+        now_s, taken = self.runtime.clock(), owned.taken
         if self.jobs.of(owned) is None:
-            if due or publish:
-                self.start_checkpoint(owned, publish=publish)
-            elif encoder is not None and encoder.is_again_due(owned, now_s):
-                taken.begin_republication(now_s)
+            publish = self.delivery.is_due(owned, now_s)
+            if publish or self._policy.is_due(taken.unstored, now_s):
+                self._start_checkpoint(owned, publish=publish)
+            elif self.delivery.is_again_due(owned, now_s - max(taken.unpublished.begun_at_s, taken.republished_at_s)):
+                taken.republished_at_s = now_s
                 self.jobs.start(owned, "publication", self.delivery.deliver(owned, again=True))
-        store_behind = taken.rows >= PAUSED_AFTER * self._policy.every_rows
-        if store_behind and not owned.store_behind:
-            owned.log.warning("partition paused: the checkpoint store does not keep up")
-        elif owned.store_behind and not store_behind:
-            owned.log.info("partition resumed: the checkpoint store has caught up")
-        owned.store_behind = store_behind
+        owned.store_behind = self._policy.is_behind(taken.unstored)
 
-    def start_checkpoint(self, owned: OwnedPartition, *, publish: bool = False) -> None:
+    def _start_checkpoint(self, owned: OwnedPartition, *, publish: bool = False) -> None:
         """`publish`: with a snapshot of the state."""
-        publish = publish and self.delivery.encoder is not None
-        freezing, asking = self.sketch.freeze(owned), self.questions.ask_topic(count=publish)
-        owned.taken.begin_checkpoint()
+        freezing, asking = self.sketch.freeze(owned), self.runtime.io.submit(self.questions.topic_now, publish)
+        owned.taken.unstored.begin(self.runtime.clock())
         if publish:
-            owned.taken.begin_snapshot(self.runtime.clock())
+            owned.taken.unpublished.begin(self.runtime.clock())
         self.jobs.start(owned, "checkpoint", self._checkpoint(owned, freezing, asking, publish=publish))
 
     def _checkpoint(
@@ -205,7 +191,7 @@ class Worker:
         if publish:
             snapshot = yield from answer("snapshot", self.runtime.compute(self._encode, owned, frozen, binding))
         manifest = yield from owned.chain.write(frozen, binding, snapshot)
-        owned.taken.end_checkpoint()
+        owned.taken.unstored.end()
         self.watch.durable(owned.number, manifest, self.runtime.clock() - began_s)
         owned.log.debug("checkpoint", next_offset=manifest.next_offset)
         yield from reached(self.runtime, "after-manifest")
@@ -214,11 +200,17 @@ class Worker:
 
     def _encode(self, owned: OwnedPartition, frozen: Frozen, binding: Binding) -> bytes:
         """On an io thread: the snapshot of exactly this state. Its sketch is offered to the status too."""
-        encoder, state_id = self.delivery.encoder, owned.chain.newest.next_state_id
-        assert encoder is not None
+        assert self.delivery.encoder is not None
         sketch, made_at_s = sketch_of(frozen, self.plan.shape(owned.number)), self.runtime.wall_clock()
-        self.watch.looker.see(owned.number, sketch, frozen.columns)
-        return encoder.encode(sketch, frozen, state_id, binding, self.questions.partitions, made_at_s)
+        self.watch.sampler.offer(owned.number, sketch, frozen.columns)
+        return self.delivery.encoder.encode(
+            sketch,
+            frozen.columns,
+            binding.snapshot_id(owned.chain.newest.next_state_id),
+            partitions=self.questions.partitions,
+            next_offset=frozen.next_offset,
+            made_at_s=made_at_s,
+        )
 
     def _prune(self, owned: OwnedPartition) -> Job[None]:
         if owned.phase is not Phase.READING:
@@ -254,7 +246,6 @@ class Worker:
         yield from self._prune(owned)
 
     def _begin_reading(self, owned: OwnedPartition, state: PartitionState) -> None:
-        owned.move(Phase.READING)
         owned.begin_reading(state, self.runtime.clock())
         self.sketch.begin(owned, state)
         self.source.begin(owned.number, Start(state.next_offset, state.leader_epoch))
@@ -278,14 +269,10 @@ class Worker:
             self._release(owned)
             raise error
 
-    def _store_failed(self, number: int, error: StoreUnavailableError) -> None:
+    def _store_failed(self, running: Running[OwnedPartition], error: BaseException) -> None:
         """Called once for each failed attempt, so that an outage is visible while it lasts."""
-        owned = self.partitions.get(number)
-        assert owned is not None, "its job would have been cancelled"
-        running = self.jobs.of(owned)
-        assert running is not None
         self.watch.job_failed(running.kind, error)
-        owned.log.warning("checkpoint store request failed, will retry", job=running.kind, reason=str(error))
+        running.key.log.warning("checkpoint store request failed, will retry", job=running.kind, reason=str(error))
 
     # Rebalances: called within `poll`. Nothing here asks a broker or a store; only a revoke waits, within its budget.
 
@@ -295,14 +282,9 @@ class Worker:
         self.watch.rebalanced("assign", numbers)
         self._release(*self._ours(numbers))  # a loss without a callback (librdkafka's pull request 5604)
         for number in numbers:
-            chain = CheckpointChain(self.plan, number, self.runtime, partial(self._store_failed, number))
+            chain = CheckpointChain(self.plan, number, self.runtime)
             self.partitions.add(OwnedPartition(number, chain, self.log, self.runtime.clock()))
         self._admit()
-        for owned in self._ours(numbers):
-            if owned.phase is Phase.WAITING:
-                owned.log.warning(
-                    "not enough memory to read the partition: raise worker.memory_max_bytes or add workers"
-                )
         return dict.fromkeys(numbers)
 
     def on_revoke(self, numbers: Collection[int]) -> None:
@@ -330,21 +312,20 @@ class Worker:
     def _is_needed(self, owned: OwnedPartition) -> bool:
         """Whether a leaving partition has more to do: its job is finished, then what is not durable is made so."""
         if self.jobs.of(owned) is None and owned.is_dirty:
-            self.start_checkpoint(owned)
+            self._start_checkpoint(owned)
         return self.jobs.of(owned) is not None
 
     def _log_release(self, owned: OwnedPartition, failed: Running[OwnedPartition] | None) -> None:
         unfinished = failed or self.jobs.of(owned)
         if unfinished is None:
             return
-        kind, failure = unfinished.kind, unfinished.error or ReleasedError("checkpoint.revoke_budget_s is over")
-        if not (owned.is_durable and kind == "checkpoint"):  # else it is in the store, and did not fail
-            self.watch.job_failed(kind, failure)
-        reason = str(failure)
+        error = unfinished.error or ReleasedError("checkpoint.revoke_budget_s is over")
+        if unfinished.kind != "checkpoint" or not owned.is_durable:  # else it is in the store, and did not fail
+            self.watch.job_failed(unfinished.kind, error)
         if owned.is_durable:
-            owned.log.info("partition released, all rows durable: next owner will deliver the rest", reason=reason)
+            owned.log.info("partition released, all rows durable: next owner will deliver the rest", reason=str(error))
         else:
-            owned.log.warning("partition released without final checkpoint, next owner will replay", reason=reason)
+            owned.log.warning("partition released without final checkpoint, next owner will replay", reason=str(error))
 
     def on_lost(self, numbers: Collection[int]) -> None:
         """The partitions are another worker's already: write nothing."""
@@ -357,7 +338,7 @@ class Worker:
         return [owned for owned in self.partitions if owned.number in numbers]
 
     def _admit(self) -> None:
-        for owned in self.partitions.admit():
+        for owned in self.partitions.admit() if not self._stopping else ():
             self.jobs.start(owned, "claim", self._claim(owned))
 
     def _release(self, *leaving: OwnedPartition) -> None:
@@ -395,8 +376,8 @@ class Worker:
         questions, source = self.questions, self.source
         yield from questions.connect()
         yield from questions.patiently("output topic", self.prepare)
-        if self.letters_for is not None:
-            self.intake.letters = self.letters_for((yield from questions.patiently("topic id", source.topic_id)))
+        if self.intake.letters is not None:
+            self.intake.letters.source_topic_id = yield from questions.patiently("topic id", source.topic_id)
         if self.plan.until_end:
             ask = partial(source.end_offsets, range(questions.partitions))
             self.progress.ends = ends = yield from questions.patiently("end offsets", ask)
@@ -423,7 +404,7 @@ class Worker:
             self.sketch.pass_over(owned, position)
             owned.taken.pass_over(position, self.runtime.clock())
         if until_end.needs_checkpoint(owned):
-            self.start_checkpoint(owned, publish=True)
+            self._start_checkpoint(owned, publish=until_end.publishes)
         elif until_end.is_delivered(owned):
             owned.move(Phase.FINISHED)
             self.sketch.drop(owned)
@@ -436,7 +417,7 @@ class Worker:
         Beyond the budget only running computations are awaited: the process must not exit while a thread is inside
         BLAS. Store and broker requests are abandoned.
         """
-        self.partitions.closed = True
+        self._stopping = True
         try:
             self.source.close(self.plan.checkpoint.revoke_budget_s + LEAVE_S)
         finally:

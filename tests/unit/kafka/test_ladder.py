@@ -26,6 +26,7 @@ def test_every_topic_has_leaders_when_it_is_handed_out(broker: Broker) -> None:
     broker.produce(topic, [b"a", b"b"])
 
 
+@pytest.mark.slow
 def test_a_private_broker_comes_back_with_what_it_had(private_broker: PrivateBrokers) -> None:
     broker = private_broker()
     topic = broker.create_topic(partitions=2)

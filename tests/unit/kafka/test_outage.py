@@ -14,6 +14,7 @@ from sfd_stream.errors import BrokerRefusedError
 from sfd_stream.kafka.admin import Admin
 from sfd_stream.kafka.errors import Hooks
 from sfd_stream.kafka.outage import EVERY_S, FIRST_S, Outage
+from tests.support.slow import smoke_first
 from tests.support.watched import Clock
 from tests.system.runs import wait_until
 
@@ -29,21 +30,24 @@ def run_settings(folder: Path) -> list[str]:
 
 @pytest.mark.parametrize(
     "command",
-    [
-        "run",
-        "run --until-end --set snapshot.topic=sketches",
-        "run --workers 2",
-        "topics --partitions 1",
-        "merge --set merge.topics=a --set merge.topic=b --set http.port=0",
-        "merge --once --set merge.topics=a --set merge.topic=b",
-        "read --topic sketches",
-        "watch --topic sketches",
-        "plot picture.svg --topic sketches",
-        "export sketch.npz --topic sketches",
-        "produce --synthetic 10,5,2 --topic rows",
-        "checkpoint reset rows/0 --to earliest",
-        f"demo --broker {NOWHERE}",
-    ],
+    smoke_first(
+        [
+            "run",
+            "read --topic sketches",
+            "run --until-end --set snapshot.topic=sketches",
+            "run --workers 2",
+            "topics --partitions 1",
+            "merge --set merge.topics=a --set merge.topic=b --set http.port=0",
+            "merge --once --set merge.topics=a --set merge.topic=b",
+            "watch --topic sketches",
+            "plot picture.svg --topic sketches",
+            "export sketch.npz --topic sketches",
+            "produce --synthetic 10,5,2 --topic rows",
+            "checkpoint reset rows/0 --to earliest",
+            f"demo --broker {NOWHERE}",
+        ],
+        smoke=2,
+    ),
 )
 def test_every_command_warns_with_the_reason_while_it_waits_for_a_broker(tmp_path: Path, command: str) -> None:
     arguments = command.split()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
 from confluent_kafka import Consumer, Message, TopicPartition
 
 from sfd_stream.kafka.producer import TOO_LARGE, UNCONFIRMED, Sink, Ticket
@@ -94,6 +95,7 @@ def test_a_full_queue_says_so_and_takes_more_once_polled(built_in: Broker) -> No
     assert sink.close(30)
 
 
+@pytest.mark.slow
 def test_a_broker_killed_in_between_loses_nothing_and_doubles_nothing(private_broker: PrivateBrokers) -> None:
     broker = private_broker()
     topic = broker.create_topic()

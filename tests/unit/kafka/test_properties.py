@@ -143,14 +143,9 @@ def test_splitting_keeps_order_and_every_record_of_the_wanted_partitions(runs: l
     assert found == {p: offsets for p, offsets in expected.items() if offsets}
 
 
-def test_a_batch_makes_records_only_when_asked_and_resumes_after_the_last() -> None:
+def test_a_batch_makes_records_only_when_asked() -> None:
     (batch,) = split([message(2, 5), message(2, 9)], {2})
     assert (batch.first_offset, batch.next_offset, len(batch)) == (5, 10, 2)
     assert batch.values == [b"5", b"9"]
     assert batch.record(0) == Record(2, 5, b"5")
     assert batch.record(0).next_offset == 6
-    rest = batch.from_offset(6)
-    assert rest is not None
-    assert rest.offsets == [9]
-    assert batch.from_offset(10) is None
-    assert batch.from_offset(5) is batch

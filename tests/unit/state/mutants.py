@@ -139,7 +139,7 @@ def believing(wish: assign.Wish[Any]) -> Steps[Any]:
         shown = yield AskOutputEpoch(needed=False)
         claim = found.manifest if number is None else assign.claim_of(found.manifest, wish, shown)
         if isinstance((yield from protocol.create(wish.prefix, claim)), Created):
-            return assign.Claimed(claim, found.state, found.changes, found.unpublished)
+            return replace(found, manifest=claim)
 
 
 def remembering(wish: assign.Wish[Any]) -> Steps[Any]:
@@ -153,7 +153,7 @@ def remembering(wish: assign.Wish[Any]) -> Steps[Any]:
     while not isinstance((yield from protocol.create(wish.prefix, claim)), Created):
         newest = yield from protocol.newest_number(wish.prefix)
         claim = replace(claim, number=(newest or 0) + 1, nonce=next(wish.nonces))
-    return assign.Claimed(claim, found.state, found.changes, found.unpublished)
+    return replace(found, manifest=claim)
 
 
 RIGHT_ASSIGN = assign.assign
@@ -298,9 +298,9 @@ def without_fence(prefix: str, *, keep: int, own: Manifest | None = None, where:
 RIGHT_RETAIN = retention.retain
 
 
-def not_copied(mark: repair.Mark, slot: int, epoch: int, old: protocol.StoredState) -> Any:
+def not_copied(mark: repair.Mark, slot: int, state: Manifest, blobs: tuple[bytes, ...]) -> Any:
     """A rollback refers to the old blobs."""
-    return {blob.key: (blob, data) for blob, data in zip(old.manifest.state_references, old.blobs, strict=True)}
+    return {blob: blob for blob in state.state_references}
 
 
 def blobs_by(function: Any) -> Patch:

@@ -26,7 +26,8 @@ from sfd_stream.state.partition import (
 )
 from sfd_stream.state.protocol import plan_checkpoint
 from sfd_stream.wire.columns import FixedColumns, GrowingColumns, HashedColumns
-from sfd_stream.wire.rows.decode import decode, encode_row
+from sfd_stream.wire.rows.decode import decode
+from sfd_stream.wire.rows.encode import encode_row
 
 D, ELL = 24, 4
 BINDING = Binding("cluster", "topic-id", "group", "rows", 0)
@@ -41,6 +42,7 @@ SHAPES = {
     "growing": Shape(GrowingColumns(2, 64), parameters(d=2)),
     "hashed": Shape(HashedColumns(D, seed=5, names_max=20), parameters()),
     "half-life": Shape(FixedColumns(D), parameters(half_life_rows=37.5)),
+    "squares": Shape(GrowingColumns(2, 64), parameters(d=2, column_squares=True)),
     "paper": Shape(FixedColumns(D), parameters(method="paper")),
 }
 

@@ -24,6 +24,7 @@ from sfd_stream.wire.snapshot_ids import SnapshotId, SnapshotPart
 from sfd_stream.wire.snapshots import (
     Reference,
     Snapshot,
+    SnapshotEncoder,
     decode_message,
     decode_snapshot,
     encode_reference,
@@ -31,7 +32,6 @@ from sfd_stream.wire.snapshots import (
     message_of,
     reference_to,
     resolve,
-    snapshot_of,
 )
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -102,10 +102,8 @@ def test_the_seal_is_what_any_msgpack_writes(rows: int) -> None:
 
 def test_without_column_sums_and_names_there_are_none() -> None:
     columns = HashedColumns(3, 5, names={0: "sun"})
-    bare = snapshot_of(
-        SKETCH, columns, ID, partitions=8, next_offset=1, made_at_s=1.0, column_sums=False, column_names=False
-    )
-    found = decode_snapshot(encode_snapshot(bare))
+    encoder = SnapshotEncoder("snapshots", "", 0, column_sums=False, column_names=False)
+    found = decode_snapshot(encoder.encode(SKETCH, columns, ID, partitions=8, next_offset=1, made_at_s=1.0))
     assert (found.sketch.column_sums, found.names, found.hash_seed) == (None, {}, 5)
 
 
@@ -114,8 +112,8 @@ def test_without_column_sums_and_names_there_are_none() -> None:
     [(FixedColumns(3), "fixed"), (GrowingColumns(3, 9), "growing"), (HashedColumns(3, 5, names={1: "x"}), "hashed")],
 )
 def test_the_columns_mode_travels(columns: Any, said: str) -> None:
-    made = snapshot_of(SKETCH, columns, ID, partitions=8, next_offset=1, made_at_s=1.0)
-    found = decode_snapshot(encode_snapshot(made))
+    encoder = SnapshotEncoder("snapshots", "", 0)
+    found = decode_snapshot(encoder.encode(SKETCH, columns, ID, partitions=8, next_offset=1, made_at_s=1.0))
     assert found.columns == said
     assert (found.hash_seed, found.names) == ((5, {1: "x"}) if said == "hashed" else (None, {}))
 

@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from sfd_stream.loop.jobs import Job, Jobs
+from sfd_stream.loop.runtime import Runtime
 from sfd_stream.state.steps import AskLog, LogFacts, Question
-from sfd_stream.storage import Store
+from sfd_stream.storage.contract import Store
 from sfd_stream.worker.checkpoint_chain import CheckpointChain
-from sfd_stream.worker.jobs import Job, Jobs
-from sfd_stream.worker.runtime import Runtime
 from tests.system.fakes import plan_of
 
 T = TypeVar("T")
@@ -39,7 +39,7 @@ def driven(job: Job[T], runtime: Runtime | None = None) -> T:
 def chain_on(store: Store, partition: int = 0, reach: Callable[[str], None] | None = None) -> CheckpointChain:
     """Delays after a failure are short."""
     runtime = Runtime(store, reach, wall_clock=lambda: 0.0, random=lambda: -0.99)
-    return CheckpointChain(plan_of(), partition, runtime, lambda _: None)
+    return CheckpointChain(plan_of(), partition, runtime)
 
 
 def answering(answer: Callable[[Question], Any]) -> Callable[[Question], Job[Any]]:

@@ -8,15 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from sfd_stream.worker.partitions import AFTER, Backlog, OwnedPartition, Phase
+from sfd_stream.state.policy import Backlog
+from sfd_stream.worker.partitions import AFTER, OwnedPartition, Phase
 from sfd_stream.worker.sketch_thread import Sketched
 from tests.house import core, lines, way_of_a_row
 
-FOLDER = Path(__file__).parents[3] / "sfd_stream" / "worker"
-FILES = sorted(path for path in FOLDER.glob("*.py") if path.name != "__init__.py")
+PACKAGE = Path(__file__).parents[3] / "sfd_stream"
+FILES = sorted(path for path in (*PACKAGE.glob("worker/*.py"), *PACKAGE.glob("loop/*.py")) if path.stem != "__init__")
 PURE = [path for path in FILES if path.name != "runtime.py"]
 FORBIDDEN = {"threading", "queue", "time", "random", "uuid", "asyncio", "multiprocessing", "os", "socket"}
-FIELDS_MAX, FILES_MAX, LINES_MAX = 12, 13, 1_950
+FIELDS_MAX, FILES_MAX, LINES_MAX = 12, 13, 1_700
 GROUPS_MAX, GROUP_FILES_MAX = 60, 25
 
 
@@ -60,7 +61,7 @@ def test_nothing_waits_for_another_thread(path: Path) -> None:
 def writers(field: str, cls: str) -> set[str]:
     """The files that assign to the attribute, `self.field` counting only within the class itself."""
     found = set()
-    for path in FILES:
+    for path in (*FILES, PACKAGE / "state" / "policy.py"):  # the backlog's own file
         for owner, node in _assignments(tree_of(path)):
             if node.attr == field and (ast.unparse(node.value) != "self" or owner == cls):
                 found.add(path.name)
@@ -105,23 +106,23 @@ def test_only_delivery_publishes_and_commits() -> None:
         path.name
         for path in FILES
         for name, call in calls(tree_of(path))
-        if ast.unparse(call.func) in ("self.sink.publish", "self.transactions.commit", "self.source.commit")
+        if ast.unparse(call.func) in ("self.sink.publish", "self.transactions.send", "self.source.commit")
     }
     assert acting == {"delivery.py", "transactional.py"}
 
 
 def test_the_core_is_few_files_and_grows_no_more() -> None:
-    """The goal is 1,700 lines; the number here only goes down."""
-    files = core(FOLDER.parent)
+    """The number of lines only goes down."""
+    files = core(PACKAGE)
     assert len(files) <= FILES_MAX
     assert sum(map(lines, files)) <= LINES_MAX
 
 
 def test_the_way_of_a_row_is_as_short_as_the_page_says() -> None:
     """Every function in the page's table exists where it says, and there are not too many."""
-    groups = way_of_a_row(FOLDER.parents[1])
+    groups = way_of_a_row(PACKAGE.parent)
     for file, names in groups.items():
-        tree = tree_of(FOLDER.parent / file)
+        tree = tree_of(PACKAGE / file)
         functions = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
         for cls in (node for node in tree.body if isinstance(node, ast.ClassDef)):
             functions |= {f"{cls.name}.{node.name}" for node in cls.body if isinstance(node, ast.FunctionDef)}

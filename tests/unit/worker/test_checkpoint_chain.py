@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 
 from sfd_stream.errors import FencedError, RefusedStateError
+from sfd_stream.loop.jobs import Jobs
+from sfd_stream.loop.runtime import Runtime
 from sfd_stream.sketch.builder import Parameters
 from sfd_stream.state.manifest import Binding, Manifest, decode_manifest, manifests_prefix
 from sfd_stream.state.partition import PartitionState, Shape
 from sfd_stream.state.steps import AskCommitted
-from sfd_stream.storage import Store
+from sfd_stream.storage.contract import Store
 from sfd_stream.storage.memory import MemoryStore
 from sfd_stream.wire.columns import FixedColumns
 from sfd_stream.wire.rows.decode import decode
 from sfd_stream.worker.checkpoint_chain import CheckpointChain
-from sfd_stream.worker.jobs import Jobs
-from sfd_stream.worker.runtime import Runtime
 from tests.system.fakes import D, plan_of, rows
 from tests.unit.storage.faults import FailAfter, FailBefore, FaultyStore
 from tests.unit.worker.chains import a_log, answering, chain_on, driven
@@ -120,7 +120,7 @@ def test_after_its_job_was_cancelled_nothing_more_is_sent_than_the_request_under
     state = claim(chain_on(store))
     take(state, 10)
     runtime = Runtime(store, reach, wall_clock=lambda: 0.0)
-    chain, jobs = CheckpointChain(plan_of(), 0, runtime, lambda _: None), Jobs[str](runtime)
+    chain, jobs = CheckpointChain(plan_of(), 0, runtime), Jobs[str](runtime)
     chain.manifest = decode_manifest(store.get(store.list(manifests_prefix("group/rows/0"))[-1]))
     jobs.start("0", "checkpoint", chain.write(state.freeze(), BINDING))
     jobs.advance()

@@ -1,39 +1,45 @@
-"""Offsets are committed until the broker has acknowledged the newest one."""
+"""The committed offset is the newest manifest's, and its metadata says whether that state is published."""
 
 from __future__ import annotations
 
-from typing import Any, cast
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from sfd_stream.kafka.commits import CommitResult
+from sfd_stream.loop.runtime import Runtime
+from sfd_stream.state.policy import Backlog, Pending, SnapshotPolicy
 from sfd_stream.storage.memory import MemoryStore
-from sfd_stream.worker.delivery import COMMIT_AGAIN_S, Delivery
-from sfd_stream.worker.partitions import Commit, OwnedPartition, Partitions
-from sfd_stream.worker.runtime import Runtime
-from tests.support.watched import Clock, Stage
-from tests.system.fakes import Diary, FakeSource, plan_of
-from tests.unit.worker.chains import chain_on
+from sfd_stream.wire.snapshots import Message
+from sfd_stream.worker.delivery import Delivery
+from sfd_stream.worker.partitions import OwnedPartition
+from tests.support.watched import Stage
+from tests.system.fakes import Diary, FakeSource
+from tests.unit.worker.chains import driven
+from tests.unit.worker.test_transactional import DATA, FakeChain, manifest
 
-BEFORE, NEWEST = Commit(10, "unpublished"), Commit(10, "published")
 
-
-@pytest.mark.parametrize("fails", [BEFORE, NEWEST])
-def test_a_commit_that_failed_is_sent_again_also_after_one_of_the_same_offset(fails: Commit) -> None:
-    """The metadata says whether the rows are published: the newest must arrive, whatever became of the one before."""
-    clock, source, partitions = Clock(), FakeSource({0: []}), Partitions(plan_of())
-    runtime = Runtime(MemoryStore("commits"), clock=clock)
-    given = {"source": cast("Any", source), "partitions": partitions, "log": Diary(), "watch": Stage(0).watch}
-    delivery = Delivery(runtime=runtime, **given)
-    owned = OwnedPartition(0, chain_on(runtime.store), Diary(), 0.0)
-    partitions.add(owned)
-    for commit in (BEFORE, NEWEST):
-        delivery._send(owned, commit)
-    source.results = [CommitResult(0, 10, "TIMED_OUT" if commit is fails else None) for commit in (BEFORE, NEWEST)]
-    sent = len(source.commits)
-    for _ in range(3):
-        delivery.serve()
-        clock.now += COMMIT_AGAIN_S
-    assert len(source.commits) == sent + (fails is NEWEST)
-    assert owned.commit is not None
-    assert owned.commit.acknowledged
+@pytest.mark.parametrize("error", ["MSG_TIMED_OUT", None])
+def test_a_snapshot_that_is_not_acknowledged_stays_pending_and_its_offset_is_committed_as_unpublished(
+    error: str | None,
+) -> None:
+    source: Any = FakeSource({0: []})
+    sink: Any = SimpleNamespace(publish=lambda *_: SimpleNamespace(done=True, delivered=error is None, error=error))
+    encoder: Any = SimpleNamespace(topic="snapshots", message=lambda encoded, _: Message(b"key", encoded, ()))
+    chain: Any = FakeChain(manifest(5, due=5))
+    log: Any = Diary()
+    columns: Any = None
+    delivery = Delivery(
+        runtime=Runtime(MemoryStore("commits")),
+        source=source,
+        log=log,
+        watch=Stage(0).watch,
+        policy=SnapshotPolicy(None, None),
+        encoder=encoder,
+        sink=sink,
+    )
+    owned = OwnedPartition(0, chain, log, 0.0, backlog=Backlog(columns, 0, Pending(0.0), Pending(0.0)))
+    driven(delivery.deliver(owned, DATA), delivery.runtime)
+    assert chain.owes_snapshot == (error is not None)
+    assert log.said("snapshot publish failed, will retry") == (error is not None)
+    assert source.acknowledged_commits == {0: (50, "" if error is None else "unpublished")}

@@ -13,7 +13,7 @@ from sfd_stream.observe.worker_status import STATUS_EVERY_S
 from sfd_stream.worker.report import ENDS_EVERY_S, SILENT_S, STUCK_S
 from sfd_stream.worker.worker import Worker
 from tests.support.watched import Clock
-from tests.system.fakes import rows, worker_on
+from tests.system.fakes import plan_of, rows, worker_on
 from tests.unit.worker.test_worker import reading, turn_until
 
 
@@ -96,7 +96,7 @@ def test_a_checkpoint_that_does_not_progress_is_logged_and_in_the_status_until_i
     worker.turn()
     lines = diary.of("partition checkpoint does not progress")
     assert [(line["partition"], line["step"], line["for_s"]) for line in lines] == [(0, "Put", STUCK_S + 5)]
-    stuck, other = json.loads(as_json([worker.watch.status], [0.0], 0))["workers"][0]["partitions"]
+    stuck, other = json.loads(as_json(worker.watch.status, 0.0, 0))["workers"][0]["partitions"]
     assert (stuck["job"], stuck["waits_for"], stuck["waits_s"]) == ("checkpoint", "Put", STUCK_S + 5)
     assert (other["job"], other["waits_for"], other["waits_s"]) == (None, None, 0.0)
     gate.set()
@@ -105,6 +105,23 @@ def test_a_checkpoint_that_does_not_progress_is_logged_and_in_the_status_until_i
     worker.turn()
     assert len(diary.of("partition checkpoint does not progress")) == 1
     assert [part.job for part in worker.watch.status.partitions] == [None, None]
+    source.close(5.0)
+
+
+def test_a_partition_that_waits_for_memory_or_for_the_store_is_logged_once() -> None:
+    clock, room = Clock(), plan_of().shape(0).memory_bytes()
+    worker, source, diary = worker_on({0: rows(10), 1: rows(10)}, clock=clock, until_end=False, memory_max_bytes=room)
+    worker.watch.clock = clock
+    worker.open()
+    turn_until(worker, lambda: worker.progress.rows == 10)
+    read, waiting = worker.partitions
+    for behind in (True, True, False, False):
+        read.store_behind = behind
+        clock.now += 1.0
+        worker._report.update(stopping=False)
+    assert [line["partition"] for line in diary.of("not enough memory to read the partition")] == [waiting.number]
+    assert [line["partition"] for line in diary.of("partition paused: the checkpoint store")] == [read.number]
+    assert [line["partition"] for line in diary.of("partition resumed: the checkpoint store")] == [read.number]
     source.close(5.0)
 
 

@@ -12,13 +12,15 @@ import pytest
 
 from sfd_stream.errors import BrokerRefusedError, FencedError
 from sfd_stream.kafka.commits import Committed
-from sfd_stream.kafka.transactional_producer import NotCommittedError, Offset, Outgoing
+from sfd_stream.kafka.transactional_producer import NotCommittedError, Offset, Outgoing, SharedTransactions
+from sfd_stream.loop.jobs import Job, Jobs
+from sfd_stream.loop.questions import Questions
+from sfd_stream.loop.runtime import Runtime
 from sfd_stream.state.manifest import Binding, BlobRef, Kind, Manifest, SnapshotRef, StateId
 from sfd_stream.state.offset_metadata import metadata_of
-from sfd_stream.worker.jobs import Job, Jobs
-from sfd_stream.worker.partitions import Backlog, OwnedPartition, Partitions
-from sfd_stream.worker.questions import Questions
-from sfd_stream.worker.runtime import Runtime
+from sfd_stream.state.policy import Backlog, Pending, SnapshotPolicy
+from sfd_stream.wire.snapshots import Message
+from sfd_stream.worker.partitions import OwnedPartition
 from sfd_stream.worker.transactional import Transactional
 from tests.support.watched import Stage
 from tests.system.fakes import Diary, plan_of
@@ -53,9 +55,6 @@ class FakeChain:
     @property
     def owes_snapshot(self) -> bool:
         return self.manifest.owes_snapshot(self.published)
-
-    def acknowledge(self, published: SnapshotRef) -> None:
-        self.published = published
 
     def check_owner(self) -> Job[None]:
         yield from ()
@@ -110,22 +109,25 @@ class FakeGroup:
 def owned_of(newest: Manifest) -> Any:
     chain: Any = FakeChain(newest)
     columns: Any = None
-    return OwnedPartition(newest.binding.partition, chain, Diary(), 0.0, backlog=Backlog(columns, 0, 0.0, 0.0))
+    return OwnedPartition(
+        newest.binding.partition, chain, Diary(), 0.0, backlog=Backlog(columns, 0, Pending(0.0), Pending(0.0))
+    )
 
 
 def delivery_of(group: FakeGroup, sink: FakeSink, runtime: Runtime | None = None) -> Transactional:
     runtime = runtime or Runtime(None)  # type: ignore[arg-type]
     source: Any = group
     fake_sink: Any = sink
+    transactions = SharedTransactions(fake_sink, runtime.transactions, runtime.wake)
     encoder: Any = SimpleNamespace(
         topic="shown",
-        message=lambda encoded, due: (str(due.id.number).encode(), encoded, ()),
+        message=lambda encoded, key: Message(key.removeprefix("blob-").encode(), encoded, ()),
         advice=lambda size: f"{size} bytes",
     )
     questions = Questions(plan_of(give_up_s=1.0), runtime, source, None)
     watch = Stage(partitions=0).watch
-    parts: Any = {"runtime": runtime, "source": source, "partitions": Partitions(plan_of()), "log": Diary()}
-    return Transactional(**parts, questions=questions, transactions=fake_sink, encoder=encoder, watch=watch)
+    parts: Any = {"runtime": runtime, "source": source, "log": Diary(), "policy": SnapshotPolicy(None, None)}
+    return Transactional(**parts, questions=questions, transactions=transactions, encoder=encoder, watch=watch)
 
 
 def deliver(delivery: Transactional, owned: OwnedPartition) -> None:
@@ -239,7 +241,7 @@ def test_a_partition_released_meanwhile_is_not_tried_again(*, sent: bool) -> Non
     sink.before = hold
     for owned in (first, second):
         jobs.start(owned, "publication", delivery.deliver(owned))
-        while not (begun.is_set() if owned is first else delivery._waiting):
+        while not (begun.is_set() if owned is first else delivery.transactions._waiting):
             jobs.advance()
             runtime.wait(0.005)
     released = first if sent else second
@@ -305,7 +307,7 @@ def test_what_waits_together_goes_together_and_one_that_spoils_it_goes_alone(*, 
     for partition in range(4):
         owned = owned_of(manifest(2, due=2, partition=partition))
         jobs.start(owned, "publication", delivery.deliver(owned))
-        while not begun.is_set() or len(delivery._waiting) < partition:
+        while not begun.is_set() or len(delivery.transactions._waiting) < partition:
             jobs.advance()
             assert time.monotonic() < deadline
             runtime.wait(0.005)

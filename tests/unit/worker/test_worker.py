@@ -15,14 +15,16 @@ from sfd_stream.sketch.builder import Parameters
 from sfd_stream.state.manifest import Binding, Manifest, decode_manifest, manifests_prefix
 from sfd_stream.state.partition import PartitionState, Shape
 from sfd_stream.state.perform import Patience, run
+from sfd_stream.state.policy import PAUSED_AFTER
 from sfd_stream.state.steps import AskLog, LogFacts, Question
 from sfd_stream.storage.contract import partition_prefix
 from sfd_stream.storage.memory import MemoryStore
 from sfd_stream.tools.inspect import Loaded, load_newest
-from sfd_stream.wire.rows.decode import GrowingColumns, encode_row
+from sfd_stream.wire.columns import GrowingColumns
+from sfd_stream.wire.rows.encode import encode_row
 from sfd_stream.worker.delivery import CONFIRM_EVERY_S
 from sfd_stream.worker.partitions import OwnedPartition, Phase
-from sfd_stream.worker.worker import PAUSED_AFTER, Worker
+from sfd_stream.worker.worker import Worker
 from tests.system.fakes import rows, worker_on
 from tests.unit.worker.chains import answering, chain_on, driven
 
@@ -199,7 +201,7 @@ def test_a_checkpoint_due_right_after_a_failed_batch_writes_nothing() -> None:
     state = live(worker, 0)
     state._whole = False  # as a batch leaves it that failed in the middle
     before = newest(worker)
-    worker.start_checkpoint(owned_by(worker, 0))
+    worker._start_checkpoint(owned_by(worker, 0))
     with pytest.raises(AssertionError, match="half-way"):
         turn_until(worker, lambda: False)
     assert newest(worker) == before
@@ -262,10 +264,10 @@ def test_a_store_that_is_away_pauses_reading_and_the_loop_goes_on() -> None:
         if point == "before-Put" and away.is_set():
             gate.wait(20)
 
-    worker, source, diary = worker_on({0: rows(2000)}, reach=reach)
+    worker, source, _ = worker_on({0: rows(2000)}, reach=reach)
     away.set()
     worker.open()
-    turn_until(worker, lambda: diary.said("partition paused: the checkpoint store"))
+    turn_until(worker, lambda: any(owned.store_behind for owned in worker.partitions))
     polls = source.polls
     turn_until(worker, lambda: source.polls == polls + 20)
     assert source.positions[0] <= 2 * PAUSED_AFTER * 50 + 20, "those of one checkpoint under way, and those after it"
@@ -427,7 +429,7 @@ def test_a_broker_that_never_answers_a_claim_is_given_up() -> None:
         worker.run()
 
 
-def test_told_to_stop_while_the_broker_is_away_it_stops() -> None:
+def test_a_worker_that_is_stopped_while_the_broker_is_unavailable_ends() -> None:
     worker, source, _ = worker_on({0: rows(10)}, give_up_s=3600)
 
     def never(timeout_s: float) -> str:
@@ -436,10 +438,12 @@ def test_told_to_stop_while_the_broker_is_away_it_stops() -> None:
 
     source.cluster_id = never  # type: ignore[method-assign]
     worker.run()
+    assert source.positions == {}, "nothing was read"
 
 
 def test_a_long_shrink_pauses_reading_and_never_polling(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sfd_stream.worker.sketch_thread.PATIENCE_S", 0.01)
+    monkeypatch.setattr("sfd_stream.worker.sketch_thread.AHEAD_ENTRIES", 100)
     worker, source, _ = worker_on({0: rows(2000)})
     worker.open()
     turn_until(worker, lambda: worker.progress.rows > 0)

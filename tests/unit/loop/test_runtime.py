@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from sfd_stream import threads as module
+from sfd_stream.loop.runtime import Runtime
 from sfd_stream.threads import DaemonExecutor
-from sfd_stream.worker.runtime import Runtime
 
 
 @pytest.fixture

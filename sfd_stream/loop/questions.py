@@ -12,12 +12,12 @@ from typing import Any, Literal, TypeVar
 from sfd_stream.errors import BrokerRefusedError, BrokerUnavailableError, SfdError
 from sfd_stream.kafka.errors import CHECK_IT
 from sfd_stream.kafka.source import Source
+from sfd_stream.loop.jobs import Job, Wait, answer
+from sfd_stream.loop.runtime import Plan, Runtime
 from sfd_stream.observe.logs import Log
 from sfd_stream.state.manifest import Binding
 from sfd_stream.state.perform import DISBELIEVED, delay_s
 from sfd_stream.state.steps import AskCommitted, AskLog, AskOutputEpoch, LogFacts, Question
-from sfd_stream.worker.jobs import Job, Wait, answer
-from sfd_stream.worker.runtime import Plan, Runtime
 
 T = TypeVar("T")
 
@@ -106,7 +106,7 @@ class Questions:
     # For claims and checkpoints
 
     def binding(self, partition: int, asking: Future[str | None] | None = None) -> Job[Binding]:
-        """The ids as of now. `asking`: a checkpoint's question; without an answer in time the topic id is None."""
+        """The ids as of now. `asking`: a checkpoint's `topic_now`; without an answer in time the topic id is None."""
         topic_id = None
         if asking is None:
             topic_id = yield from self.patiently("topic id", self.source.topic_id)
@@ -138,11 +138,8 @@ class Questions:
         """A Committed or None. Waits while a transaction on the partition is open."""
         return (yield from self.patiently("AskCommitted", partial(self.source.committed, [partition])))[partition]
 
-    def ask_topic(self, *, count: bool) -> Future[str | None]:
-        """Asks for the topic's id while the state is frozen. `count`: asks for the number of partitions too."""
-        return self.runtime.io.submit(self._topic_now, count)
-
-    def _topic_now(self, count: bool) -> str | None:
+    def topic_now(self, count: bool) -> str | None:
+        """On an io thread, while a state is frozen: the topic's id. `count`: asks for the number of partitions too."""
         if count:
             with contextlib.suppress(TimeoutError):  # then the last known number stays
                 self.partitions = self.source.partition_count(QUESTION_S)

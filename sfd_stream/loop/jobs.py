@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator, Iterator
 from concurrent.futures import CancelledError, Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from sfd_stream.errors import StoreUnavailableError
+from sfd_stream.loop.runtime import Runtime
 from sfd_stream.state.perform import StoreOutage, get, no_broker, perform
 from sfd_stream.state.steps import Answer, GetMany, Question, Steps
-from sfd_stream.worker.runtime import Runtime
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -30,6 +30,7 @@ class Wait:
     since_s: float | None = None
     """When the job came to this step. A repeated step keeps the time of its first attempt."""
     failure: str = ""  # why the last attempt at this step failed
+    failed: BaseException | None = None  # the error of an attempt that failed just now
     cancelled: bool = False
     """The job was cancelled: a background thread that works for it stops before its next request."""
     started_s: float = 0.0
@@ -41,6 +42,8 @@ class Wait:
 
 
 Job: TypeAlias = Generator[Wait, Any, T]
+Ask: TypeAlias = Callable[[Question], Job[Any]]
+"""Answers a procedure's question to the broker."""
 
 
 def answer(what: str, future: Future[T], *, for_s: float | None = None) -> Job[T]:
@@ -66,12 +69,14 @@ class Running(Generic[K]):
     error: BaseException | None = None  # the error that ended it
 
 
+@dataclass(eq=False)
 class Jobs(Generic[K]):
     """The running jobs, at most one for each key. Only the loop's thread calls it."""
 
-    def __init__(self, runtime: Runtime) -> None:
-        self._runtime = runtime
-        self._running: dict[K, Running[K]] = {}
+    runtime: Runtime
+    on_failure: Callable[[Running[K], BaseException], None] = lambda _, __: None
+    """Called for each failed attempt that the job will repeat."""
+    _running: dict[K, Running[K]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self._running)
@@ -85,7 +90,7 @@ class Jobs(Generic[K]):
     def start(self, key: K, kind: str, job: Job[Any]) -> None:
         """The next `advance` runs the job up to its first wait."""
         assert key not in self._running, "one job at a time"
-        self._running[key] = Running(key, kind, job, Wait("start", since_s=self._runtime.clock()))
+        self._running[key] = Running(key, kind, job, Wait("start", since_s=self.runtime.clock()))
 
     def continue_as(self, key: K, kind: str) -> None:
         """Changes the kind under which the job is counted and reported."""
@@ -110,7 +115,7 @@ class Jobs(Generic[K]):
 
     def _ends(self, running: Running[K]) -> bool:
         """Resumes the job; True if it ended. A job that waits for a time or the next turn is resumed once a turn."""
-        clock = self._runtime.clock
+        clock = self.runtime.clock
         while running.wait.is_over(clock()):
             before = running.wait
             try:
@@ -121,11 +126,13 @@ class Jobs(Generic[K]):
                 running.error = error
                 return True
             wait.started_s = clock()
+            if wait.failed is not None:
+                self.on_failure(running, wait.failed)
             if wait.since_s is None:
                 wait.since_s = before.since_s if wait.what == before.what else wait.started_s
             if wait.answer is None:
                 break
-            wait.answer.add_done_callback(self._runtime.wake)
+            wait.answer.add_done_callback(self.runtime.wake)
         return False
 
 
@@ -146,14 +153,7 @@ def _resume(job: Job[Any], wait: Wait) -> Wait:
 # Procedures of `state/`
 
 
-def procedure(
-    runtime: Runtime,
-    steps: Steps[T],
-    *,
-    give_up_s: float,
-    failed: Callable[[StoreUnavailableError], None],
-    ask: Callable[[Question], Job[Any]] = no_broker,
-) -> Job[T]:
+def procedure(runtime: Runtime, steps: Steps[T], *, give_up_s: float, ask: Ask = no_broker) -> Job[T]:
     """The outcome of `steps`. Raises StoreUnavailableError if the store does not answer for `give_up_s`.
 
     One background thread makes the requests to the store, one after the other. It returns to the loop for everything
@@ -171,8 +171,7 @@ def procedure(
             sent = yield from (_get_many(runtime, request) if isinstance(request, GetMany) else ask(request))
         except StoreUnavailableError as error:
             delay_s = outage.failed(error, runtime.clock(), runtime.jitter())
-            failed(error)
-            yield Wait(wait.what, for_s=delay_s, since_s=outage.since_s, failure=outage.reason)
+            yield Wait(wait.what, for_s=delay_s, since_s=outage.since_s, failure=outage.reason, failed=error)
             sent = Answer.UNKNOWN
 
 

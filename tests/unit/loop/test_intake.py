@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import msgpack
 import pytest
 
 from sfd_stream.cli.build import watch_of
-from sfd_stream.config import load
 from sfd_stream.config.model import InputSettings
 from sfd_stream.kafka.dead_letters import BadMessageGauge
+from sfd_stream.loop.intake import Intake
 from sfd_stream.observe.status import as_json
-from sfd_stream.wire.rows.decode import FixedColumns, HashedColumns
-from sfd_stream.worker.intake import Intake
-from tests.support.watched import AtOnce, Stage
+from sfd_stream.wire.columns import FixedColumns, HashedColumns
+from tests.support.watched import AtOnce, Stage, settings_of
 from tests.system.fakes import FakeBatch
 
 SECRET = "patient-4711"
@@ -38,14 +36,14 @@ class Letters:
 
 def status_of(*, excerpts: bool) -> Any:
     stage = Stage(partitions=1)
-    stage.watch.identity = replace(stage.watch.identity, excerpts=excerpts)
+    stage.watch.settings = settings_of(f"http.excerpts={excerpts}")
     gauge = BadMessageGauge(max_share=1.0, window=1000, max_consecutive=1000)
-    intake = Intake(InputSettings(topic="rows"), gauge, lambda: 0.0, stage.watch)
+    intake = Intake(InputSettings(topic="rows"), gauge, stage.watch)
     intake.letters = Letters()  # type: ignore[assignment]
     for columns in (FixedColumns(5), HashedColumns(5)):
         intake.take(FakeBatch(0, 0, list(BAD)), columns)
     stage.tick()
-    return json.loads(as_json([stage.watch.status], [0.0], 0))["workers"][0]
+    return json.loads(as_json(stage.watch.status, 0.0, 0))["workers"][0]
 
 
 def test_the_status_holds_nothing_of_a_bad_message_unless_asked_for() -> None:
@@ -63,14 +61,4 @@ def test_with_excerpts_the_status_shows_the_first_bytes() -> None:
 
 @pytest.mark.parametrize(("given", "shown"), [([], False), (["http.excerpts=true"], True)])
 def test_excerpts_are_a_setting_that_is_off(given: list[str], shown: bool) -> None:
-    base = [
-        "kafka.bootstrap.servers=b:1",
-        "kafka.group.id=g",
-        "input.topic=t",
-        "sketch.d=50",
-        "checkpoint.url=memory://",
-    ]
-    assert (
-        watch_of(load(None, environ={}, overrides=[*base, *given]).settings, "1", AtOnce().submit).identity.excerpts
-        is shown
-    )
+    assert watch_of(settings_of(*given), "1", AtOnce().submit).excerpts is shown

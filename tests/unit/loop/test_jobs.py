@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from sfd_stream.errors import StoreRefusedError, StoreUnavailableError
+from sfd_stream.loop.jobs import Job, Jobs, Wait, answer, procedure
+from sfd_stream.loop.runtime import Runtime
 from sfd_stream.state.protocol import Created, create
 from sfd_stream.state.steps import Answer, GetMany, Steps, get_many
 from sfd_stream.storage.memory import MemoryStore
-from sfd_stream.worker.jobs import Job, Jobs, Wait, answer, procedure
-from sfd_stream.worker.runtime import Runtime
 from tests.support.watched import AtOnce, Clock
 from tests.unit.state.chains import PREFIX, genesis
 from tests.unit.storage.faults import FailBefore, FaultyStore
@@ -146,10 +146,10 @@ def test_the_error_of_an_answer_is_raised_in_the_job_which_may_handle_it() -> No
 # Procedures
 
 
-def run(store: Any, steps: Steps[Any], clock: Clock, failed: list[Exception], give_up_s: float = 10.0) -> Any:
+def run(store: Any, steps: Steps[Any], clock: Clock, failed: list[BaseException], give_up_s: float = 10.0) -> Any:
     notes: list[Any] = []
-    jobs = Jobs[int](runtime_on(store, clock))
-    jobs.start(0, "claim", told(procedure(jobs._runtime, steps, give_up_s=give_up_s, failed=failed.append), notes))
+    jobs = Jobs[int](runtime_on(store, clock), lambda _, error: failed.append(error))
+    jobs.start(0, "claim", told(procedure(jobs.runtime, steps, give_up_s=give_up_s), notes))
     while jobs:
         for finished in jobs.advance():
             if finished.error is not None:
@@ -163,7 +163,7 @@ def test_a_request_that_failed_is_repeated_after_a_delay(call: int) -> None:
     store, clock, failed = (
         FaultyStore(MemoryStore(f"repeated {call}"), {call: FailBefore()}),
         Clock(),
-        list[Exception](),
+        list[BaseException](),
     )
     assert run(store, create(PREFIX, genesis()), clock, failed) == Created(genesis())
     assert len(failed) == 1
@@ -179,7 +179,7 @@ class Away(MemoryStore):
 
 
 def test_a_store_that_never_answers_is_given_up_and_delays_grow() -> None:
-    clock, failed = Clock(), list[Exception]()
+    clock, failed = Clock(), list[BaseException]()
     with pytest.raises(StoreUnavailableError, match="no route"):
         run(Away("away"), create(PREFIX, genesis()), clock, failed)
     assert 1010 <= clock.now < 1017
@@ -191,7 +191,7 @@ def test_a_refusal_is_not_repeated() -> None:
         def create_if_absent(self, key: str, data: bytes) -> None:
             raise StoreRefusedError("no right")
 
-    failed = list[Exception]()
+    failed = list[BaseException]()
     with pytest.raises(StoreRefusedError):
         run(Locked("locked"), create(PREFIX, genesis()), Clock(), failed)
     assert not failed
@@ -208,7 +208,7 @@ def test_many_blobs_are_read_side_by_side_and_resume_their_job_once() -> None:
 def test_a_blob_that_can_t_be_read_repeats_the_request() -> None:
     store = FaultyStore(MemoryStore("blobs"), {2: FailBefore()})
     store.put("p/a", b"a")
-    failed = list[Exception]()
+    failed = list[BaseException]()
     assert run(store, get_many(("p/a", "p/a")), Clock(), failed) == [b"a", b"a"]
     assert len(failed) == 1
 
@@ -228,6 +228,6 @@ def test_a_procedure_computes_and_asks_its_store_on_a_background_thread() -> Non
         return "done"
 
     runtime = Runtime(Noting("threads"))
-    assert driven(procedure(runtime, steps(), give_up_s=1.0, failed=lambda _: None), runtime) == "done"
+    assert driven(procedure(runtime, steps(), give_up_s=1.0), runtime) == "done"
     assert threads
     assert all(name.startswith("io-") for name in threads)

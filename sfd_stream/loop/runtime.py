@@ -1,6 +1,6 @@
-"""What a worker has to do, and its outside world: clocks, threads, randomness, store. All of it comes in here.
+"""What a program has to do, and its outside world: clocks, threads, randomness, store. All of it comes in here.
 
-No other file of the worker creates threads.
+No other file of the worker and the scorer creates threads.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Runtime:
-    """The outside world of one worker. The loop's thread alone calls `wait`; any thread may call `wake`."""
+    """The outside world of one worker or scorer. The loop's thread alone calls `wait`; any thread may call `wake`."""
 
     store: Store
     reach: Callable[[str], None] | None = None
