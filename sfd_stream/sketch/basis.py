@@ -16,7 +16,7 @@ from sfd_stream.sketch.verify import EPS
 
 
 class Eigen(NamedTuple):
-    """Eigenvalues, the largest first, and their directions (orthonormal rows). All other eigenvalues are zero."""
+    """Eigenvalues in descending order and their directions (orthonormal rows). All other eigenvalues are zero."""
 
     values: Float
     directions: Float
@@ -40,7 +40,7 @@ def centred_eigen(B: Float, mean: Float, weight: float) -> Eigen:
 
 
 def skew_of(V: Float) -> float:
-    """At least ||VV' - I||: how far the rows of V are from orthonormal."""
+    """An upper bound of ||VV' - I||, the deviation of V's rows from orthonormal ones."""
     return float(np.linalg.norm(V @ V.T - np.eye(len(V)))) + EPS * V.size
 
 
@@ -77,7 +77,7 @@ class Projected(NamedTuple):
     """||z - V'y||^2, not negative."""
     error: Float
     outside_error: Float
-    """The most that rounding changed `outside` by."""
+    """An upper bound of the rounding error of `outside`."""
 
 
 class Projection:
@@ -108,10 +108,10 @@ class Projection:
         """y, ||z||^2, a bound of ||x|| + ||mean||, and how many terms a coordinate was summed from."""
         known = X[:, : self.d]
         Z = known if self.mean is None else known - self.mean
-        squares, unseen = (np.einsum("nd,nd->n", part, part) for part in (Z, X[:, self.d :]))
+        squares, outside_d = (np.einsum("nd,nd->n", part, part) for part in (Z, X[:, self.d :]))
         lengths = np.sqrt(np.einsum("nd,nd->n", X, X)) + np.sqrt(self._mean_square)
         terms = np.full(len(X), float(X.shape[1]))
-        return Z @ self._columns[:, : len(self._at_mean)], squares + unseen, lengths, terms
+        return Z @ self._columns[:, : len(self._at_mean)], squares + outside_d, lengths, terms
 
     def _sparse(self, block: RowBlock) -> tuple[Float, Float, Float, Float]:
         known = block if block.d <= self.d else RowBlock.from_csr(block.csr()[:, : self.d])
@@ -136,7 +136,7 @@ def _row_squares(block: RowBlock) -> Float:
 
 
 def checked(matrix: Any) -> Any:
-    """Rows as a `RowBlock`, or as an array where they are dense. ValueError names the first row that can't be taken."""
+    """Rows as a `RowBlock`, or as an array if they are dense. ValueError names the first invalid row."""
     if sp.issparse(matrix):
         return RowBlock.from_csr(matrix, copy=False)
     rows = np.asarray(matrix, np.float64)

@@ -12,7 +12,7 @@ from sfd_stream.sketch.rows import RowBlock
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """Full as soon as any of these is reached. A property of the row sequence alone: never of batches or time."""
+    """The buffer is full when any of these is reached. That depends on the rows alone, not on batches or time."""
 
     entries: int | None = None
     """non-zeros + rows"""
@@ -20,7 +20,7 @@ class Capacity:
     rows: int | None = None
 
     def rows_until_full(self, block: RowBlock, pending_rows: int, pending_nnz: int) -> int | None:
-        """How many rows of the block fill a buffer that holds so much already; None if all of them do not."""
+        """How many rows of the block fill a buffer with these contents; None if the whole block does not."""
         number = np.arange(1, block.rows + 1)
         nnz = block.indptr[1:] + pending_nnz
         marks = [
@@ -37,7 +37,7 @@ class Capacity:
 
 
 class RowBuffer:
-    """The rows that came since the last shrink, as the blocks they came in, those before the last `seal` as fewer."""
+    """The rows since the last shrink, in the blocks in which they arrived. `seal` joins blocks."""
 
     def __init__(self, blocks: Sequence[RowBlock] = ()) -> None:
         self.blocks: list[RowBlock] = list(blocks)
@@ -49,7 +49,7 @@ class RowBuffer:
 
     @property
     def squares(self) -> float:
-        """The sum of all squares, up to rounding. Counted when asked for: most rows are shrunk before."""
+        """The sum of all squares, up to rounding. It is computed on request: most rows are shrunk before one."""
         self._squares += sum(block.squares for block in self._uncounted)
         self._uncounted.clear()
         return self._squares
@@ -61,12 +61,8 @@ class RowBuffer:
             self.rows += block.rows
             self.nnz += block.nnz
 
-    def clear(self) -> None:
-        self.blocks, self.rows, self.nnz, self._sealed = [], 0, 0, 0
-        self._squares, self._uncounted = 0.0, []
-
     def seal(self) -> tuple[RowBlock, ...]:
-        """All blocks, with those that came since the last seal made one: a trickle must not pile up as crumbs."""
+        """All blocks. Joins those since the last seal into one, so that many small blocks do not accumulate."""
         tail = self.blocks[self._sealed :]
         if len(tail) > 1:
             self.blocks[self._sealed :] = [joined(tail, max(block.d for block in tail))]
@@ -74,7 +70,7 @@ class RowBuffer:
         return tuple(self.blocks)
 
     def joined(self, d: int) -> RowBlock:
-        """All rows as one block, in the order they came: its bits do not depend on how they were cut."""
+        """All rows as one block, in order of arrival. Its bits do not depend on how the rows were split into blocks."""
         return joined(self.blocks, d)
 
 

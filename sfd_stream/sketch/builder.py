@@ -1,6 +1,6 @@
-"""Algorithm 1 of the paper as a state that takes rows in, gives a `Sketch` at any time, and can be stopped and resumed.
+"""Algorithm 1 of the paper as a state: it absorbs rows, returns a `Sketch` at any time, and can be saved and resumed.
 
-Nothing here depends on time, on how rows were cut into blocks, or on how often a sketch was asked for.
+The result does not depend on time, on how rows were split into blocks, or on how often a sketch was requested.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from sfd_stream.sketch.shrink import (
     paper_shrink,
     unverified_shrink,
 )
-from sfd_stream.sketch.sketch import SQUARES_MAX, Sketch
+from sfd_stream.sketch.sketch import SQUARES_MAX, Sketch, widened
 from sfd_stream.sketch.verify import failure_share, query_share
 
 SHRINKS: dict[str, Shrink] = {
@@ -37,21 +37,27 @@ SHRINKS: dict[str, Shrink] = {
 
 BUFFER_FACTOR = 4.0
 BUFFER_ENTRIES_MIN = 1 << 19
-"""Small sketches buffer some 6 MB all the same: fewer shrinks cost less and lose less."""
+"""Small sketches, too, buffer up to about 6 MB: fewer shrinks take less time and lose less."""
 
 BUFFER_ENTRIES_LIMIT = 1 << 30
-"""Whatever is asked for: the row pointers of a buffer, with one more row, must fit into 32 bits."""
+"""Upper limit of any capacity: the row pointers of a buffer, with one more row, must fit into 32 bits."""
 
-LOOK_TIGHT, LOOK_SLACK = 1.5, 0.1
-"""A look's certificate is not kept: it may be looser, above all against the delta of all shrinks before it."""
+QUERY_TIGHT, QUERY_SLACK = 1.5, 0.1
+"""The certificate of a requested sketch may be looser, because it is not part of the state: by this factor of its own
+bound, and by this share of the delta of all shrinks before it."""
+
+_NUMBERS = ("rows", "nnz", "weight", "squared_frobenius", "delta", "rounding")
+_SUMS = ("column_sums", "column_squares")
+_COUNTS = ("shrinks", "verifications", "retries")
+"""The names of what a saved state has: of `Totals`, numbers and sums by column, and of the builder itself."""
 
 SEARCH, PROBE, QUERY_SEARCH, QUERY_PROBE = range(4)
-"""The streams of randomness of one shrink, each its own."""
+"""The independent random streams of one shrink."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """What determines a sketch, beside the rows."""
+    """The parameters of a sketch. Together with the rows they determine it."""
 
     d: int
     ell: int = 50
@@ -61,6 +67,8 @@ class Parameters:
     buffer_factor: float = BUFFER_FACTOR
     buffer_entries_max: int | None = None
     half_life_rows: float | None = None
+    column_squares: bool = False
+    """Whether to sum up the squares of each column, too."""
 
     def capacity(self, kept: int) -> Capacity:
         """When the buffer is full; `kept` is the number of rows that the sketch has now."""
@@ -79,43 +87,57 @@ class Parameters:
         return min(self.buffer_entries_max or BUFFER_ENTRIES_LIMIT, BUFFER_ENTRIES_LIMIT)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Totals:
-    """What is known of all rows that were shrunk, with the weights that a half-life gave them."""
+    """Counters of all rows shrunk so far, with the weights of a half-life. Pickles depend on the order of fields."""
 
-    rows: int
-    nnz: int
-    weight: float
-    squared_frobenius: float
+    rows: int = 0
+    nnz: int = 0
+    weight: float = 0.0
+    squared_frobenius: float = 0.0
     column_sums: Float
-    delta: float
-    rounding: float
+    delta: float = 0.0
+    rounding: float = 0.0
+    column_squares: Float | None = None
+    """None if they were not asked for before the first of these rows was shrunk."""
 
-    @classmethod
-    def none(cls, d: int) -> Totals:
-        return cls(0, 0, 0.0, 0.0, np.zeros(d), 0.0, 0.0)
+    def with_squares(self, wanted: bool) -> Totals:
+        """With the sums of squares if they are wanted. Those of rows that were shrunk without them are unknown."""
+        if not wanted:
+            return self if self.column_squares is None else replace(self, column_squares=None)
+        if self.column_squares is None and self.rows == 0:
+            return replace(self, column_squares=np.zeros_like(self.column_sums))
+        return self
 
     def decayed(self, quarter: float) -> Totals:
         """The counters with all rows weighed down by quarter^4."""
-        sums = ("weight", "squared_frobenius", "column_sums", "delta", "rounding")
+        sums = ["weight", "squared_frobenius", "column_sums", "delta", "rounding"]
+        sums += ["column_squares"] * (self.column_squares is not None)
         return replace(self, **{name: getattr(self, name) * quarter * quarter * quarter * quarter for name in sums})
 
     def plus_rows(self, block: RowBlock, quarters: Float | None) -> Totals:
-        """The counters after a whole buffer. Sums run over the joined buffer, so batches leave no trace in them.
+        """The counters after a whole buffer. Sums run over the joined buffer, so they do not depend on batches.
 
         The rows weigh quarters^4 (None: 1 each); `block` already carries the square roots of that.
         """
         values = block.values if quarters is None else _half_weighted(block, quarters)
-        sums = np.zeros((block.d, 1))
-        Csr.of(replace(block, values=values)).add_transpose_times(np.ones((block.rows, 1)), sums)
+        squares = None if self.column_squares is None else self.column_squares + _by_column(block, block.values**2)
         return replace(
             self,
             rows=self.rows + block.rows,
             nnz=self.nnz + block.nnz,
             weight=self.weight + (block.rows if quarters is None else float(np.sum(quarters**4))),
-            squared_frobenius=self.squared_frobenius + block.squares,
-            column_sums=self.column_sums + sums[:, 0],
+            squared_frobenius=self.squared_frobenius + float(block.group_squares.sum()),
+            column_sums=self.column_sums + _by_column(block, values),
+            column_squares=squares,
         )
+
+
+def _by_column(block: RowBlock, values: Float) -> Float:
+    """Sums over the rows of the block with these values."""
+    sums = np.zeros((block.d, 1))
+    Csr.of(replace(block, values=values)).add_transpose_times(np.ones((block.rows, 1)), sums)
+    return sums[:, 0]
 
 
 def _half_weighted(block: RowBlock, quarters: Float) -> Float:
@@ -126,11 +148,11 @@ def _half_weighted(block: RowBlock, quarters: Float) -> Float:
 
 @cache
 def keep_freed_memory() -> None:
-    """A shrink frees some megabytes that the next one needs again. glibc gives them back to the kernel in between, and
-    getting every page again costs up to a fifth of the time.
+    """Makes glibc keep freed memory. A shrink frees some megabytes that the next one needs again. By default glibc
+    returns them to the kernel, and getting every page again takes up to a fifth of the time.
 
-    It learns from the largest block freed how much may stay (mallopt(3), M_MMAP_THRESHOLD: twice its size, and no more
-    than 64 MB). This one is never touched, so it costs nothing; with another allocator nothing happens.
+    glibc keeps twice the size of the largest block freed so far, and at most 64 MB (mallopt(3), M_MMAP_THRESHOLD). The
+    block freed here is never written to, so it costs nothing. With another allocator this has no effect.
     """
     np.empty(31 << 20, np.uint8)
 
@@ -143,7 +165,7 @@ class SketchBuilder:
         self.parameters = parameters
         self.buffer = RowBuffer()
         self.B: Float = np.zeros((0, parameters.d))
-        self.totals = Totals.none(parameters.d)
+        self.totals = Totals(column_sums=np.zeros(parameters.d)).with_squares(parameters.column_squares)
         self.shrinks = 0
         self.verifications = 0
         self.retries = 0
@@ -164,13 +186,13 @@ class SketchBuilder:
 
     @property
     def failure_probability(self) -> float:
-        """Of all certificates so far and to come under these parameters."""
+        """The failure probability of all certificates so far and of all future ones with these parameters."""
         return min(self.spent + self.parameters.at_stake(), 1.0)
 
     def absorb(self, block: RowBlock, *, lent: bool = False) -> int:
-        """Take rows in; returns how many shrinks they caused. Rows too large for float64 are refused as a whole.
+        """Adds rows and returns how many shrinks they caused. Rows too large for float64 are refused as a whole.
 
-        Of arrays that are `lent` what stays in the buffer is copied.
+        With `lent`, rows that stay in the buffer are copied, because the caller will reuse the arrays.
         """
         assert block.d == self.d, "columns were checked where rows came in"
         self._refuse_overflow(block)
@@ -186,7 +208,7 @@ class SketchBuilder:
             block = block.take(full, block.rows)
 
     def _refuse_overflow(self, block: RowBlock) -> None:
-        """Before anything is changed: a buffer that can't be shrunk would be of no use any more."""
+        """Raises OverflowError before anything changes: a buffer that can't be shrunk would make the state useless."""
         if not self.totals.squared_frobenius + self.buffer.squares + block.squares <= SQUARES_MAX:
             raise OverflowError(f"the squared Frobenius norm of all rows would exceed {SQUARES_MAX:.2g}")
 
@@ -196,10 +218,10 @@ class SketchBuilder:
         self.shrinks += 1
         self.verifications += shrunk.attempts
         self.retries += max(shrunk.attempts - 1, 0)
-        self.buffer.clear()
+        self.buffer = RowBuffer()
 
     def _shrunk_buffer(self, chance: Chance) -> tuple[Shrunk, Totals]:
-        """What the state becomes when the buffer is shrunk into the sketch now."""
+        """The state after shrinking the buffer into the sketch now."""
         block, B, totals = self._weighted()
         shrunk = SHRINKS[self.parameters.method](B, block, self.parameters.ell, chance)
         return shrunk, replace(totals, delta=totals.delta + shrunk.bound, rounding=totals.rounding + shrunk.rounding)
@@ -210,16 +232,16 @@ class SketchBuilder:
         half_life = self.parameters.half_life_rows
         if half_life is None:
             return block, self.B, self.totals.plus_rows(block, None)
-        # Fourth roots of the weights: a weight itself may underflow where a large value that it weighs does not.
+        # Fourth roots of the weights: a weight may underflow where its product with a large value does not.
         quarters = np.exp2(-np.arange(block.rows - 1, -1, -1.0) / (4 * half_life))
         weighted = replace(block, values=_half_weighted(block, quarters))
         quarter = float(np.exp2(-block.rows / (4 * half_life)))
         B = self.B * quarter * quarter
-        # Rows that have underflowed to zero are no directions.
+        # Rows that underflowed to zero have no direction.
         return weighted, B[B.any(axis=1)], self.totals.decayed(quarter).plus_rows(weighted, quarters)
 
     def sketch(self) -> Sketch:
-        """The sketch of all rows so far, pending ones included. Asking changes nothing."""
+        """The sketch of all rows so far, including those in the buffer. The state does not change."""
         if not self.buffer.rows:
             return self._as_sketch(self.B, self.totals)
         shrunk, totals = self._shrunk_buffer(self._query_chance())
@@ -229,15 +251,9 @@ class SketchBuilder:
         return Sketch(
             matrix=B,
             ell=self.parameters.ell,
-            delta=totals.delta,
-            rounding=totals.rounding,
             failure_probability=self.failure_probability,
-            rows=totals.rows,
-            nnz=totals.nnz,
-            weight=totals.weight,
-            squared_frobenius=totals.squared_frobenius,
-            column_sums=totals.column_sums,
             shrinks=self.shrinks,
+            **{name: getattr(totals, name) for name in (*_NUMBERS, *_SUMS)},
         )
 
     def _chance(self) -> Chance:
@@ -249,27 +265,28 @@ class SketchBuilder:
         failure, rows = self.parameters.failure_probability, self.rows
         shares = (query_share(rows, attempt, failure) for attempt in count(1))
         search, probe = self._rng(QUERY_SEARCH, rows), self._rng(QUERY_PROBE, rows)
-        return Chance(search, probe, shares, tight=LOOK_TIGHT, slack=LOOK_SLACK * self.totals.delta)
+        return Chance(search, probe, shares, tight=QUERY_TIGHT, slack=QUERY_SLACK * self.totals.delta)
 
     def _rng(self, *stream: int) -> np.random.Generator:
         seed = self.parameters.seed
         return np.random.default_rng([*(seed if isinstance(seed, tuple) else (seed,)), self.shrinks, *stream])
 
     def grow(self, d: int) -> None:
-        """More columns from here on: zero in all rows so far. The bound does not change."""
+        """Adds columns, which are zero in all rows so far. The bound does not change."""
         assert d >= self.d, "columns are never taken away"
         if d == self.d:
             return
-        extra = d - self.d
         self.parameters = replace(self.parameters, d=d)
-        self.B = np.pad(self.B, ((0, 0), (0, extra)))
-        self.totals = replace(self.totals, column_sums=np.pad(self.totals.column_sums, (0, extra)))
+        self.B = widened(self.B, d)
+        self.totals = replace(self.totals, **{name: widened(getattr(self.totals, name), d) for name in _SUMS})
 
     def change(self, parameters: Parameters) -> None:
-        """Other parameters from here on, for rows and looks to come.
+        """Changes the parameters for future rows and sketches.
 
-        What was certified under the old ones stays at stake beside what the new ones will certify.
+        The failure probability of the certificates so far is added to that of the new parameters.
         """
+        self.totals = self.totals.with_squares(parameters.column_squares)
+        self.parameters = replace(self.parameters, column_squares=parameters.column_squares)
         if parameters == self.parameters:
             return
         if self.rows:
@@ -279,7 +296,7 @@ class SketchBuilder:
         self.parameters = parameters
 
     def resize(self, ell: int) -> None:
-        """Another ell from here on; a smaller one costs the square of the first singular value that goes."""
+        """Changes ell. A smaller one adds the square of the largest dropped singular value to delta."""
         if ell == self.parameters.ell:
             return
         shrunk = self._as_sketch(self.B, self.totals).resized(ell)
@@ -288,22 +305,14 @@ class SketchBuilder:
         self.parameters = replace(self.parameters, ell=ell)
 
     def state(self) -> tuple[dict[str, Any], dict[str, np.ndarray[Any, Any]], tuple[RowBlock, ...]]:
-        """Everything that must be kept to go on bit for bit: numbers, arrays, and the pending rows."""
-        totals = self.totals
-        numbers = {
-            "rows": totals.rows,
-            "nnz": totals.nnz,
-            "weight": totals.weight,
-            "squared_frobenius": totals.squared_frobenius,
-            "delta": totals.delta,
-            "rounding": totals.rounding,
-            "shrinks": self.shrinks,
-            "verifications": self.verifications,
-            "retries": self.retries,
-        }
+        """Everything needed to resume bit for bit: numbers, arrays, and the rows in the buffer."""
+        numbers = {name: getattr(self.totals, name) for name in _NUMBERS}
+        numbers |= {name: getattr(self, name) for name in _COUNTS}
         if self.spent:
             numbers["spent"] = self.spent
-        return numbers, {"B": self.B, "column_sums": totals.column_sums}, self.buffer.seal()
+        sums = {name: getattr(self.totals, name) for name in _SUMS}
+        arrays = {"B": self.B} | {name: array for name, array in sums.items() if array is not None}
+        return numbers, arrays, self.buffer.seal()
 
     @classmethod
     def resume(
@@ -313,15 +322,13 @@ class SketchBuilder:
         arrays: Mapping[str, np.ndarray[Any, Any]],
         pending: tuple[RowBlock, ...],
     ) -> SketchBuilder:
-        """A builder that goes on where `state` was taken, bit for bit on the same machine and BLAS threads."""
+        """A builder that continues from `state`, bit for bit on the same machine and number of BLAS threads."""
         builder = cls(parameters)
-        names = ("rows", "nnz", "weight", "squared_frobenius", "delta", "rounding")
-        column_sums = np.array(arrays["column_sums"], np.float64, order="C")
-        builder.totals = Totals(**{name: numbers[name] for name in names}, column_sums=column_sums)
+        sums: dict[str, Any] = {name: np.array(arrays[name], np.float64, order="C") for name in _SUMS if name in arrays}
+        totals = Totals(**{name: numbers[name] for name in _NUMBERS}, **sums)
+        builder.totals = totals.with_squares(parameters.column_squares)
         builder.B = np.array(arrays["B"], np.float64, order="C")
-        builder.shrinks = numbers["shrinks"]
-        builder.verifications = numbers["verifications"]
-        builder.retries = numbers["retries"]
+        builder.shrinks, builder.verifications, builder.retries = (numbers[name] for name in _COUNTS)
         builder.spent = numbers.get("spent", 0.0)
         builder.buffer = RowBuffer(pending)
         return builder

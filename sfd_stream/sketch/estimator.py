@@ -1,4 +1,4 @@
-"""The scikit-learn face of the sketch: `partial_fit`, `transform`, `sketch()`. scikit-learn itself is not needed."""
+"""The sketch as a scikit-learn estimator: `partial_fit`, `transform`, `sketch()`. scikit-learn is not required."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class NotFittedError(ValueError, AttributeError):
     """
 
 
-class _Look:
-    """The sketch of a builder as it is now, made when first asked for: `transform` must not shrink at every call."""
+class _Current:
+    """The current sketch of a builder, computed on first use and kept: `transform` must not shrink at every call."""
 
     def __init__(self, builder: SketchBuilder, dtype: str, features: Features | None) -> None:
         self._builder, self._dtype, self._features = builder, dtype, features
@@ -47,30 +47,22 @@ class _Look:
         return self.sketch.components()
 
 
-class _Estimator:
-    """What both estimators share. Constructors only store; everything else happens when rows come."""
-
-    ell: int
-    features: Features | None
-    n_features_in_: int
-    _builder: SketchBuilder
-    _look: _Look
-    _given: Features | None  # as it was when the first rows came
-    _taught: Features | None  # the same with the names learned since
+class Tunable:
+    """What scikit-learn asks of every transformer: its parameters by name, and what rows it takes."""
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: ARG002 - scikit-learn's signature
         """The constructor's parameters by name.
 
-        >>> model.get_params()["ell"]
-        20
+        >>> type(model)(**model.get_params()).get_params() == model.get_params()
+        True
         """
         return {name: getattr(self, name) for name in self._names()}
 
     def set_params(self, **params: Any) -> Self:
-        """Change parameters; they apply from the next rows on.
+        """Change parameters. They apply to future rows, or from the next `fit` or `refresh` on.
 
-        >>> model.set_params(ell=10).ell
-        10
+        >>> model.set_params(**model.get_params()) is model
+        True
         """
         for name, value in params.items():
             if name not in self._names():
@@ -82,14 +74,6 @@ class _Estimator:
     def _names(cls) -> list[str]:
         return [name for name in inspect.signature(cls).parameters if name != "self"]
 
-    def __repr__(self) -> str:
-        defaults = {name: p.default for name, p in inspect.signature(type(self)).parameters.items()}
-        given = ", ".join(f"{name}={value!r}" for name, value in self.get_params().items() if value != defaults[name])
-        return f"{type(self).__name__}({given})"
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "_look")
-
     def __sklearn_tags__(self) -> Any:
         from sklearn.utils import InputTags, Tags, TargetTags, TransformerTags  # noqa: PLC0415 - only it asks
 
@@ -100,21 +84,41 @@ class _Estimator:
             input_tags=InputTags(sparse=True),
         )
 
+
+class _Estimator(Tunable):
+    """The base of both estimators. Constructors only store; the state is created with the first rows."""
+
+    ell: int
+    features: Features | None
+    n_features_in_: int
+    _builder: SketchBuilder
+    _current: _Current
+    _given: Features | None  # as it was at the first rows
+    _taught: Features | None  # the same, with the names learned since then
+
+    def __repr__(self) -> str:
+        defaults = {name: p.default for name, p in inspect.signature(type(self)).parameters.items()}
+        given = ", ".join(f"{name}={value!r}" for name, value in self.get_params().items() if value != defaults[name])
+        return f"{type(self).__name__}({given})"
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "_current")
+
     def fit(self, X: Any, y: object = None) -> Self:  # noqa: ARG002 - scikit-learn's signature
-        """Forget everything, then take the rows of X in.
+        """Discard all earlier rows, then add the rows of X.
 
         >>> model.fit(X).n_samples_seen_
         1000
         """
-        for name in ("_builder", "_look", "_given", "_taught", "n_features_in_"):
+        for name in ("_builder", "_current", "_given", "_taught", "n_features_in_"):
             self.__dict__.pop(name, None)
         return self.partial_fit(X)
 
     def partial_fit(self, X: Any, y: object = None) -> Self:  # noqa: ARG002 - scikit-learn's signature
-        """Take the rows of X in: sparse or dense, any number of them. How they are split over calls does not matter.
+        """Add the rows of X: sparse or dense, any number of them. The result does not depend on how they are split.
 
-        With `features`, X may be a list of mappings from names to values. Parameters that were changed since the last
-        rows apply from here on. The failure probability of the old ones is added to that of the new ones.
+        With `features`, X may be a list of mappings from names to values. Parameters changed since the last rows apply
+        to these rows. The failure probability of the old ones is added to that of the new ones.
 
         >>> model.fit(X[:500]).partial_fit(X[500:]).n_samples_seen_
         1000
@@ -128,11 +132,11 @@ class _Estimator:
             self.n_features_in_ = block.d
         self._builder.absorb(block, lent=True)
         self._given, self._taught = self.features, taught
-        self._look = _Look(self._builder, getattr(self, "dtype", "float64"), taught)
+        self._current = _Current(self._builder, getattr(self, "dtype", "float64"), taught)
         return self
 
     def sketch(self) -> Sketch:
-        """The sketch of all rows so far; asking changes nothing.
+        """The sketch of all rows so far. The state does not change.
 
         >>> model.fit(X).sketch().rows
         1000
@@ -140,9 +144,9 @@ class _Estimator:
         return self._fitted().sketch
 
     def get_state(self) -> dict[str, Any]:
-        """All that is needed to go on bit for bit, as plain numbers, strings and arrays: give it to `from_state`.
+        """All that is needed to resume bit for bit, as plain numbers, strings and arrays, for `from_state`.
 
-        `features`, if there are any, are in it as they are, with the names learned so far.
+        It contains `features` as an object, if set, with the names learned so far.
 
         >>> sorted(model.get_state())
         ['arrays', 'd', 'made_with', 'numbers', 'params']
@@ -161,7 +165,7 @@ class _Estimator:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Self:
-        """Goes on where `get_state` was taken: on the same machine, with as many BLAS threads, in the same bits.
+        """Continue from the result of `get_state`, with the same bits on the same machine and number of BLAS threads.
 
         >>> type(model).from_state(model.get_state()).sketch() == model.sketch()
         True
@@ -173,7 +177,7 @@ class _Estimator:
         model._builder = SketchBuilder.resume(parameters, state["numbers"], arrays, (pending,) if pending.rows else ())
         model.n_features_in_ = pending.d
         model._given = model._taught = model.features
-        model._look = _Look(model._builder, getattr(model, "dtype", "float64"), model.features)
+        model._current = _Current(model._builder, getattr(model, "dtype", "float64"), model.features)
         return model
 
     @property
@@ -210,7 +214,7 @@ class _Estimator:
         return self.fit(X).transform(X)
 
     def inverse_transform(self, X: Any) -> Float:
-        """Back to d columns: the rows that the coordinates stand for.
+        """Rows of d columns from coordinates.
 
         >>> model.inverse_transform(model.transform(X[:3])).shape
         (3, 200)
@@ -218,7 +222,7 @@ class _Estimator:
         return back(X, self.components_)
 
     def get_feature_names_out(self, input_features: object = None) -> Any:  # noqa: ARG002 - scikit-learn's signature
-        """A name for each column of what `transform` gives.
+        """A name for each column of the result of `transform`.
 
         >>> len(model.get_feature_names_out()) == len(model.components_)
         True
@@ -226,11 +230,11 @@ class _Estimator:
         prefix = type(self).__name__.lower()
         return np.array([f"{prefix}{i}" for i in range(len(self.components_))], dtype=object)
 
-    def _fitted(self) -> _Look:
-        if not hasattr(self, "_look"):
+    def _fitted(self) -> _Current:
+        if not hasattr(self, "_current"):
             name = type(self).__name__
             raise _not_fitted(f"This {name} instance is not fitted yet: call partial_fit or fit with some rows first")
-        return self._look
+        return self._current
 
     def _block(self, X: Any, *, copy: bool = True) -> tuple[RowBlock, Features | None]:
         """The rows of X, and the features with the names learned from them."""
@@ -262,10 +266,7 @@ class _Estimator:
         return sp.csr_array(matrix)
 
     def _parameters(self, d: int) -> Parameters:
-        whole("ell", self.ell, 1)
-        return self._method_parameters(d)
-
-    def _method_parameters(self, d: int) -> Parameters:
+        """The parameters for rows of d columns. ValueError names the one that is wrong."""
         raise NotImplementedError
 
 
@@ -287,6 +288,7 @@ class SparseFrequentDirections(_Estimator):
     buffer_factor : rows are shrunk when non-zeros + rows reach buffer_factor * ell * d (and at least 2^19).
     half_life_rows : a row this many rows old counts half; None: nothing is forgotten.
     features : HashedColumns(d) to accept rows as mappings from names to values; None: rows of numbers.
+    column_squares : also sum up the squares of each column: `sketch().deviations`, z-scores of causes.
 
     >>> import scipy.sparse
     >>> from sfd_stream import SparseFrequentDirections
@@ -307,6 +309,7 @@ class SparseFrequentDirections(_Estimator):
         buffer_factor: float = BUFFER_FACTOR,
         half_life_rows: float | None = None,
         features: Features | None = None,
+        column_squares: bool = False,
     ) -> None:
         self.ell = ell
         self.method = method
@@ -316,14 +319,16 @@ class SparseFrequentDirections(_Estimator):
         self.buffer_factor = buffer_factor
         self.half_life_rows = half_life_rows
         self.features = features
+        self.column_squares = column_squares
 
-    def _method_parameters(self, d: int) -> Parameters:
+    def _parameters(self, d: int) -> Parameters:
+        ell = whole("ell", self.ell, 1)
         methods = [name for name in SHRINKS if name != "dense"]
         if self.method not in methods:
             raise ValueError(f"method must be one of {', '.join(methods)}, not {self.method!r}")
         if not 0 < self.failure_probability < 1:
             raise ValueError(f"failure_probability must be between 0 and 1, not {self.failure_probability}")
-        whole("seed", self.seed, 0)
+        seed = whole("seed", self.seed, 0)
         if not 0 < self.buffer_factor < inf:
             raise ValueError(f"buffer_factor must be above 0 and finite, not {self.buffer_factor}")
         if self.dtype not in ("float64", "float32"):
@@ -332,17 +337,18 @@ class SparseFrequentDirections(_Estimator):
             raise ValueError(f"half_life_rows must be above 0, not {self.half_life_rows}")
         return Parameters(
             d=d,
-            ell=int(self.ell),
+            ell=ell,
             method=self.method,
             failure_probability=self.failure_probability,
-            seed=int(self.seed),
+            seed=seed,
             buffer_factor=self.buffer_factor,
             half_life_rows=self.half_life_rows,
+            column_squares=bool(self.column_squares),
         )
 
 
 class FrequentDirections(_Estimator):
-    """The dense baseline (Liberty 2013): DenseShrink by a full SVD whenever 2*ell rows have come together.
+    """The dense baseline (Liberty 2013): DenseShrink by a full SVD whenever there are 2*ell rows.
 
     Cost: O(n d ell) whatever the sparsity. Its delta, the sum of all lambda_ell^2, holds with certainty.
 
@@ -357,12 +363,12 @@ class FrequentDirections(_Estimator):
         self.ell = ell
         self.features = features
 
-    def _method_parameters(self, d: int) -> Parameters:
-        return Parameters(d=d, ell=self.ell, method="dense")
+    def _parameters(self, d: int) -> Parameters:
+        return Parameters(d=d, ell=whole("ell", self.ell, 1), method="dense")
 
 
 def _not_fitted(message: str) -> Exception:
-    """scikit-learn's own NotFittedError where scikit-learn is in use, as its tools look for that one."""
+    """The error: scikit-learn's own NotFittedError if scikit-learn is imported, because its tools expect that one."""
     import sys  # noqa: PLC0415
 
     module = sys.modules.get("sklearn.exceptions")

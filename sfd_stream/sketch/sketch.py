@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,10 +16,10 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.linalg import LinearOperator
 
-from sfd_stream.sketch.basis import centred_eigen
-from sfd_stream.sketch.drift import Drift, Energy, Spectrum, drift_of
+from sfd_stream.sketch.basis import centred_eigen, energy_inside
+from sfd_stream.sketch.drift import Drift, Spectrum, drift_of
 from sfd_stream.sketch.features import Features, are_mappings, listed
-from sfd_stream.sketch.intervals import Interval
+from sfd_stream.sketch.intervals import Interval, interval
 from sfd_stream.sketch.iteration import ritz_of
 from sfd_stream.sketch.rows import Float, RowBlock, matrix_of, whole
 from sfd_stream.sketch.stack import power_of_two_above
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
     from sfd_stream.sketch.scoring.score import Scorer
 
 SQUARES_MAX = 2.0**1020
-"""What ||A||F^2 may come to: then the square of every power of two that scales a matrix stays within float64."""
+"""The limit of ||A||F^2. Below it, the square of every power of two that scales a matrix stays within float64."""
 
 SUBNORMAL = float(np.finfo(np.float64).smallest_subnormal)
-"""Added where a number that is scaled back may have underflowed."""
+"""Added to a number that may have underflowed when it was scaled back."""
 
 
 class PCA(NamedTuple):
-    """Principal components of the centred rows: what `Sketch.pca` returns.
+    """Principal components of the centred rows: the result of `Sketch.pca`.
 
     The variances of the rows along their own components lie within `error` of `explained_variance`, on both sides.
 
@@ -77,15 +77,17 @@ class Sketch:
     nnz: int
     squared_frobenius: float
     column_sums: Float | None
-    """None where a snapshot was published without them: then no centred query can be answered."""
+    """None if a snapshot was published without them. Centred queries are then not possible."""
     weight: float
     shrinks: int
     rounding: float = 0.0
     features: Features | None = None
-    """What the columns stand for, where they have names."""
+    """The names of the columns, if they have any."""
+    column_squares: Float | None = None
+    """The (weighted) sum of squares of each column; None unless it was asked for from the first row on."""
 
     def __post_init__(self) -> None:
-        for array in (self.matrix, self.column_sums):
+        for array in (self.matrix, self.column_sums, self.column_squares):
             if array is not None:
                 array.flags.writeable = False
 
@@ -96,12 +98,12 @@ class Sketch:
 
     @property
     def k_max(self) -> int:
-        """The number of directions that the sketch has: the largest k that can be asked for."""
+        """The number of directions of the sketch, which is the largest possible k."""
         return int(min(self.matrix.shape))
 
     def __eq__(self, other: object) -> bool:
         """Bit for bit."""
-        if not isinstance(other, Sketch):
+        if type(other) is not type(self):
             return NotImplemented
         return all(_same(getattr(self, f.name), getattr(other, f.name)) for f in fields(self))
 
@@ -109,8 +111,8 @@ class Sketch:
         return hash((self.ell, self.d, self.rows, self.nnz, self.delta, self.squared_frobenius))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Copies and pickles go through the constructor, so that their arrays can't be written to either."""
-        return (type(self), tuple(getattr(self, f.name) for f in fields(self)))
+        """Copies and pickles call the constructor, so that their arrays are read-only, too."""
+        return (_made, (type(self), {f.name: getattr(self, f.name) for f in fields(self)}))
 
     def __repr__(self) -> str:
         ratio = self.delta / self.squared_frobenius if self.squared_frobenius else 0.0
@@ -119,7 +121,7 @@ class Sketch:
             f"delta={self.delta:.4g} = {ratio:.2%} of ||A||F^2)"
         )
 
-    # What it says of the rows
+    # Queries about the rows
 
     def singular_values(self, k: int | None = None) -> Float:
         """The k largest singular values of B; each squared is below A's squared by at most delta.
@@ -132,8 +134,8 @@ class Sketch:
     def components(self, k: int | None = None) -> Float:
         """The k strongest directions (k x d, orthonormal rows).
 
-        The sign of a direction means nothing; it is chosen so that its largest entry is positive. Where columns are
-        hashed, that is the largest by name: `project` and `top` have the same sign.
+        The sign of a direction has no meaning. It is chosen so that the largest entry is positive; for hashed columns,
+        the largest entry by name. `project` and `top` use the same sign.
 
         >>> sketch.components(2).shape
         (2, 1024)
@@ -166,10 +168,8 @@ class Sketch:
         kept = float(np.sum(self._svd()[0][:k] ** 2))
         lost = max(self.squared_frobenius - _square(self.matrix), 0.0)
         lower = max(kept - k * self.rounding, 0.0) / (self.squared_frobenius + self.rounding)
-        least, most = (
-            self.squared_frobenius - self.rounding,
-            kept + min(k * self.delta, lost + len(self.matrix) * self.rounding),
-        )
+        least = self.squared_frobenius - self.rounding
+        most = kept + min(k * self.delta, lost + len(self.matrix) * self.rounding)
         upper = min(most / least, 1.0) if least > 0 else 1.0
         return Interval(lower, (lower + upper) / 2, upper)
 
@@ -194,8 +194,21 @@ class Sketch:
         return self.column_sums / max(self.weight, np.finfo(float).tiny)
 
     @property
+    def deviations(self) -> Float:
+        """The standard deviation of each column, from the sums of squares; 0 where rounding hides it.
+
+        They need `SparseFrequentDirections(column_squares=True)`, or `sketch.column_squares: true` in the settings.
+        """
+        if self.column_squares is None:
+            raise ValueError("this sketch has no sums of squares by column: set column_squares from the first row on")
+        weight = max(self.weight, np.finfo(float).tiny)
+        squares = self.column_squares / weight
+        variance = squares - self.mean**2
+        return np.asarray(np.sqrt(np.where(variance > 4 * EPS * sums_terms(self) * squares, variance, 0.0)))
+
+    @property
     def total_variance(self) -> float:
-        """The sum of the variances of all columns (over rows - 1): what `explained_variance` of `pca` is a part of."""
+        """The sum of the variances of all columns (over rows - 1), of which `pca`'s `explained_variance` are parts."""
         mean = self.mean
         return max(self.squared_frobenius - self.weight * float(mean @ mean), 0.0) / self._over()
 
@@ -227,7 +240,7 @@ class Sketch:
         """Principal components, centred exactly by the column sums.
 
         The centred A'A - w mean mean' lies between B'B - w mean mean' (less rounding) and that plus delta*I, and so do
-        its eigenvalues; the middle of that range is given, and `error` is half of it.
+        its eigenvalues. The result is the middle of that range, and `error` is half of its width.
 
         >>> pca = sketch.pca(1)
         >>> f"{pca.explained_variance[0] / sketch.total_variance:.0%} of the variance"
@@ -238,7 +251,7 @@ class Sketch:
         values, directions = centred_eigen(self._wide(), self.mean, self.weight)
         top = values[:k]
         if len(values) < self.d:
-            top = np.maximum(top, 0.0)  # outside the span of these rows the matrix is zero, not negative
+            top = np.maximum(top, 0.0)  # outside the span of these rows the matrix is zero and not negative
         error = ((self.delta + self.rounding) / 2 + query_error(self, centred=True)) / self._over()
         variance = np.maximum(top + (self.delta - self.rounding) / 2, 0.0) / self._over()
         return PCA(signed_by_name(directions[:k], self.features), variance, error, self.mean)
@@ -246,7 +259,7 @@ class Sketch:
     # By name
 
     def name(self, column: int) -> str:
-        """The column's name where one is known, else its number.
+        """The column's name if it is known, else its number.
 
         >>> sketch.name(sketch.to_table(1)["column"][0])
         'sun'
@@ -317,8 +330,8 @@ class Sketch:
         self._joined_features(other)
         d = max(self.d, other.d)
         mine, others = self.padded(d), other.padded(d)
-        energies = (mine._energy(), others._energy())  # noqa: SLF001 - another of our kind
-        return drift_of(mine._spectrum(), others._spectrum(), k, energies)  # noqa: SLF001
+        shares = (mine._share_outside, others._share_outside)  # noqa: SLF001 - another of our kind
+        return drift_of(mine._spectrum(), others._spectrum(), k, shares)  # noqa: SLF001
 
     def scorer(self, k: int | None = None, centred: bool = True, *, growing: bool = False) -> Scorer:
         """A basis of the k strongest directions that scores rows: how much of a row lies outside, how far inside.
@@ -339,9 +352,14 @@ class Sketch:
         values, VT = self._svd()
         return Spectrum(values, VT, self.delta + self.rounding, self.failure_probability)
 
-    def _energy(self) -> Energy:
-        slack = query_error(self, centred=False) + energy_error(self)
-        return Energy(self._wide(), self.squared_frobenius, self.delta, self.rounding, slack)
+    def _share_outside(self, V: Float) -> Interval:
+        """The share of the rows' energy outside the directions V."""
+        total, slack = self.squared_frobenius, (len(V) + 1) * (query_error(self, centred=False) + energy_error(self))
+        if total <= slack:  # squares that have underflowed say nothing
+            return interval(0.0, 1.0)
+        inside = energy_inside(self._wide(), V, total, self.delta, self.rounding)
+        shares = (1 - (inside.upper + slack) / total, 1 - (inside.lower - slack) / total)
+        return interval(*(min(max(share, 0.0), 1.0) for share in shares))
 
     def _over(self) -> float:
         return max(self.weight - 1, 1.0) if self.weight > 1 else 1.0
@@ -374,7 +392,7 @@ class Sketch:
 
         return sketch_files.load(file, max_bytes)
 
-    # Making others of it
+    # Derived sketches
 
     def merge(self, other: Sketch) -> Sketch:
         """The float64 sketch of both inputs' rows. delta and failure probabilities add; this shrink adds to delta.
@@ -387,31 +405,17 @@ class Sketch:
             raise ValueError(f"sketches of {self.d} and {other.d} columns can't be merged; pad the smaller: padded(d)")
         if not self.squared_frobenius + other.squared_frobenius <= SQUARES_MAX:
             raise OverflowError(f"the squared Frobenius norm of all rows would exceed {SQUARES_MAX:.2g}")
-        both = replace(
-            self,
+        both = self._derived(
             matrix=np.vstack([self.matrix, other.matrix]).astype(np.float64),
-            ell=max(self.ell, other.ell),
             failure_probability=min(self.failure_probability + other.failure_probability, 1.0),
-            **{
-                name: getattr(self, name) + getattr(other, name)
-                for name in (
-                    "delta",
-                    "rounding",
-                    "rows",
-                    "nnz",
-                    "squared_frobenius",
-                    "weight",
-                    "shrinks",
-                )
-            },
-            column_sums=_sum(self.column_sums, other.column_sums),
             features=self._joined_features(other),
+            **{name: _sum(getattr(self, name), getattr(other, name)) for name in _SUMS},
         )
-        return both.resized(both.ell)
+        return both.resized(max(self.ell, other.ell))
 
     @staticmethod
     def merge_all(sketches: Iterable[Sketch]) -> Sketch:
-        """Merged as a balanced tree: every part goes through about log2(parts) shrinks, not through all of them.
+        """The sketch of the rows of all. Merges as a balanced tree: each part passes through about log2(parts) shrinks.
 
         >>> from sfd_stream import Sketch
         >>> Sketch.merge_all([sketch] * 5).rows
@@ -426,21 +430,20 @@ class Sketch:
         return layer[0]
 
     def resized(self, ell: int) -> Sketch:
-        """At most ell rows: as it is if it has no more, else one exact shrink, which adds lambda^2 to delta.
+        """The sketch with at most ell rows. If it has more, one exact shrink adds lambda^2 to delta.
 
         >>> sketch.resized(1).matrix.shape
         (1, 1024)
         """
         ell = whole("ell", ell, 1)
         if len(self.matrix) <= ell:
-            return replace(self, ell=ell)
+            return self._derived(ell=ell)
         scale = power_of_two_above(float(np.max(np.abs(self.matrix))))
         M = self._wide() / scale
         ritz = ritz_of(np.ascontiguousarray(M.T))
         kept, lambda2 = ritz.shrunk(ell)
         rounding = 4 * EPS * (len(M) + self.d) * _square(M) * ritz.amplified
-        shrunk = replace(
-            self,
+        shrunk = self._derived(
             matrix=kept * scale,
             ell=ell,
             delta=self.delta + (lambda2 + rounding) * scale * scale + SUBNORMAL,
@@ -449,23 +452,18 @@ class Sketch:
         return shrunk.astype(self.matrix.dtype)
 
     def padded(self, d: int) -> Sketch:
-        """The same rows with more columns, all zero there. Hashed columns lose their names: another d, another hash.
+        """The same rows with more columns, which are zero. Hashed columns lose their names: the hash depends on d.
 
         >>> sketch.padded(2000).d
         2000
         """
         if whole("d", d, 1) < self.d:
             raise ValueError(f"a sketch of {self.d} columns can't be cut down to {d}")
-        extra = d - self.d
-        return replace(
-            self,
-            features=None if extra else self.features,
-            matrix=np.pad(self.matrix, ((0, 0), (0, extra))),
-            column_sums=None if self.column_sums is None else np.pad(self.column_sums, (0, extra)),
-        )
+        wide = {name: widened(getattr(self, name), d) for name in ("matrix", "column_sums", "column_squares")}
+        return self._derived(features=self.features if d == self.d else None, **wide)
 
     def astype(self, dtype: Any) -> Sketch:
-        """B in another precision; both sides of the bound are widened by what rounding B may change.
+        """B in another precision. Both sides of the bound are widened by the rounding error of B.
 
         With E the change, ||B'B - (B-E)'(B-E)|| <= ||E||F (2 ||B|| + ||E||F). OverflowError if B does not fit.
 
@@ -475,18 +473,22 @@ class Sketch:
         if np.dtype(dtype).kind != "f":
             raise ValueError(f"a sketch is of float32 or float64, not {np.dtype(dtype)}")
         if np.dtype(dtype) == self.matrix.dtype:
-            return self
+            return self._derived()
         with np.errstate(over="ignore"):
             matrix = self.matrix.astype(dtype)
         if not np.isfinite(matrix).all():
             raise OverflowError(f"the sketch has values that {matrix.dtype} can't hold")
         if matrix.dtype == np.float64 or not matrix.size:
-            return replace(self, matrix=matrix)
+            return self._derived(matrix=matrix)
         scale = power_of_two_above(float(np.max(np.abs(self.matrix))))
         spectral = float(np.linalg.norm(self.matrix / scale, 2))
-        change = float(np.sqrt(_square((self.matrix - matrix) / scale)))
-        widened = change * (2 * spectral + change) * (1 + 1e-6) * scale * scale + SUBNORMAL
-        return replace(self, matrix=matrix, delta=self.delta + widened, rounding=self.rounding + widened)
+        error = float(np.sqrt(_square((self.matrix - matrix) / scale)))
+        change = error * (2 * spectral + error) * (1 + 1e-6) * scale * scale + SUBNORMAL
+        return self._derived(matrix=matrix, delta=self.delta + change, rounding=self.rounding + change)
+
+    def _derived(self, **changes: Any) -> Sketch:
+        """A sketch with these changes. It is a plain one: a subclass may know more, which is not true of it."""
+        return Sketch(**({each.name: getattr(self, each.name) for each in fields(Sketch)} | changes))
 
     def _directions(self, k: int | None) -> int:
         if k is None:
@@ -494,7 +496,7 @@ class Sketch:
         return check_k(k, self.k_max, f"this sketch has {self.k_max} directions")
 
     def _column(self, i: Any) -> tuple[int, float]:
-        """A column by number or name, and the sign that its name has there."""
+        """A column by number or name, and the sign of its name."""
         if isinstance(i, str) and self.features is not None:
             return self.features.column_of(i)
         if not isinstance(i, Integral) or not 0 <= int(i) < self.d:
@@ -511,26 +513,44 @@ class Sketch:
         return singular, VT
 
     def _wide(self) -> Float:
-        """B in float64, which all queries compute in."""
+        """B in float64, the precision of all queries."""
         return np.asarray(self.matrix, np.float64)
+
+
+def _made(kind: type[Sketch], values: dict[str, Any]) -> Sketch:
+    return kind(**values)
 
 
 def query_error(sketch: Sketch, *, centred: bool) -> float:
     """What rounding may change in a query's products and decompositions and, if it is centred, in the column sums; see
     docs/guarantees.md ("Rounding").
     """
-    sums = 4 * (sketch.rows + sketch.shrinks + 8) if centred else 0
+    sums = 4 * sums_terms(sketch) if centred else 0
     query = 8 * (len(sketch.matrix) + 1 + sketch.d)
     return EPS * (sums + query) * sketch.squared_frobenius
 
 
+def sums_terms(sketch: Sketch) -> int:
+    """At most how many roundings a sum over a column went through."""
+    return sketch.rows + sketch.shrinks + 8
+
+
 def energy_error(sketch: Sketch) -> float:
-    """What rounding may have changed ||A||F^2 by, which is a sum of nnz squares, scaled at each shrink."""
+    """A bound of the rounding error of ||A||F^2, which is a sum of nnz squares, scaled at each shrink."""
     return (EPS * sketch.squared_frobenius + SUBNORMAL) * (sketch.nnz + 8 * sketch.shrinks + 8)
 
 
-def _sum(a: Float | None, b: Float | None) -> Float | None:
+_SUMS = ("delta", "rounding", "rows", "nnz", "squared_frobenius", "weight", "shrinks", "column_sums", "column_squares")
+"""The fields of a merged sketch that are sums of those of its parts."""
+
+
+def _sum(a: Any, b: Any) -> Any:
     return None if a is None or b is None else a + b
+
+
+def widened(array: Any, d: int) -> Any:
+    """The array with columns of zeros up to d columns. None stays None."""
+    return None if array is None else np.pad(array, [(0, 0)] * (array.ndim - 1) + [(0, d - array.shape[-1])])
 
 
 def _same(a: Any, b: Any) -> bool:
@@ -551,7 +571,7 @@ def check_k(k: Any, most: int, reason: str) -> int:
 
 
 def at_most(k: int | None, sketch: Sketch) -> int | None:
-    """The k to ask for where fewer directions will do: k, or as many as the sketch has. None means all."""
+    """The smaller of k and the sketch's number of directions. None means all."""
     most = sketch_of(sketch).k_max
     return None if k is None or k >= most else k
 
@@ -577,7 +597,7 @@ def coordinates(X: Any, components: Float, features: Features | None = None, *, 
 
 
 def given_rows(X: Any, features: Features | None) -> tuple[Any, bool]:
-    """Rows in any form as a matrix, and whether they were one row of one dimension."""
+    """Rows in any form as a matrix, and whether X was a single one-dimensional row."""
     X = listed(X)
     if are_mappings(X, features):
         if features is None:
@@ -594,7 +614,7 @@ def check_width(matrix: Any, d: int, *, growing: bool = False) -> None:
 
 
 def back(Z: Any, components: Float) -> Float:
-    """The rows that coordinates of these directions stand for."""
+    """The rows with these coordinates."""
     Z = np.asarray(Z)
     if Z.ndim not in (1, 2) or Z.shape[-1] != len(components):
         raise ValueError(f"coordinates of shape {Z.shape}, but there are {len(components)} directions: one column each")
@@ -610,7 +630,7 @@ def signed_by_name(components: Float, features: Features | None) -> Float:
 
 
 def signed(components: Float) -> Float:
-    """Signs fixed so that each direction's largest entry is positive: the same picture on every machine."""
+    """The directions with signs such that the largest entry of each is positive: the same on every machine."""
     if not components.size:
         return components
     largest = components[np.arange(len(components)), np.argmax(np.abs(components), axis=1)]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -41,6 +41,7 @@ class FixedColumns:
     (1, 20)
     """
 
+    kind: ClassVar = "fixed"
     d: int
 
     def __post_init__(self) -> None:
@@ -62,6 +63,7 @@ class GrowingColumns:
     GrowingColumns(d=32, d_max=1024)
     """
 
+    kind: ClassVar = "growing"
     d: int
     d_max: int
 
@@ -116,6 +118,7 @@ class HashedColumns:
     ['sky.sun', 'sea=calm']
     """
 
+    kind: ClassVar = "hashed"
     d: int
     seed: int = 0
     names_max: int = 65_536

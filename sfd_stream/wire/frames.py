@@ -37,18 +37,9 @@ Array: TypeAlias = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)
-class Frame:
-    """A checked frame: its kind, and the payload as written."""
-
-    kind: str
-    payload: memoryview
-
-
-@dataclass(frozen=True)
 class Arrays:
     """The input of `encode_arrays`. The arrays are new: aligned, C-contiguous, native, writable."""
 
-    kind: str
     numbers: dict[str, Any]
     arrays: dict[str, Array]
 
@@ -72,8 +63,8 @@ def encode_frame(kind: str, *payload: bytes | memoryview) -> bytes:
     return b"".join((front, checksum(front, *payload), *payload))
 
 
-def decode_frame(data: bytes, *, kind: str | None = None) -> Frame:
-    """The frame in `data`, which must be all of `data`, and of `kind` if one is given."""
+def decode_frame(data: bytes, *, kind: str | None = None) -> memoryview:
+    """The payload of the frame in `data`, which must be all of `data`, and of `kind` if one is given."""
     if len(data) < _HEADER_BYTES:
         raise FormatError(f"{len(data)} bytes are too few for a checkpoint object ({_HEADER_BYTES} at least)")
     magic, version, _, name, length, _ = _FRONT.unpack_from(data)
@@ -93,7 +84,7 @@ def decode_frame(data: bytes, *, kind: str | None = None) -> Frame:
     found = name.rstrip(b"\0").decode("ascii", "replace")
     if version != VERSION or kind not in (None, found):
         raise FormatError(f"a checkpoint object is {found!r} of version {version}, wanted {kind!r}")
-    return Frame(found, payload)
+    return payload
 
 
 # -- maps: manifests -------------------------------------------------------------------------------------
@@ -105,7 +96,7 @@ def encode_map(kind: str, fields: Mapping[str, Any]) -> bytes:
 
 
 def decode_map(data: bytes, *, kind: str) -> dict[str, Any]:
-    return _unpack_map(decode_frame(data, kind=kind).payload)
+    return _unpack_map(decode_frame(data, kind=kind))
 
 
 def _pack(fields: Mapping[str, Any]) -> bytes:
@@ -136,26 +127,21 @@ def encode_arrays(kind: str, numbers: Mapping[str, Any], arrays: Mapping[str, Ar
     Not compressed: zstd leaves 0.96 of real float64 values and 0.37 of indices, at 200 to 500 MB/s, and a
     buffer is never larger than a sketch, which compresses as badly as any real numbers.
     """
-    raws = {name: _raw(name, array) for name, array in arrays.items()}
-    places, end = [], 0
-    for name, raw in raws.items():
-        start = _aligned(end)
+    places: list[Any] = []
+    region: list[bytes | memoryview] = []
+    end = 0
+    for name, array in arrays.items():
+        raw, start = _raw(name, array), _aligned(end)
         places.append([name, raw.dtype.str, list(raw.shape), start])
+        region += [b"\0" * (start - end), raw.reshape(-1).view(np.uint8).data]
         end = start + raw.nbytes
     header = _pack({"numbers": dict(numbers), "arrays": places})
     front = _LENGTH.pack(len(header)) + header
-    parts: list[bytes | memoryview] = [front, b"\0" * (_aligned(len(front)) - len(front))]
-    at = 0
-    for raw in raws.values():
-        parts.append(b"\0" * (_aligned(at) - at))
-        parts.append(raw.reshape(-1).view(np.uint8).data)
-        at = _aligned(at) + raw.nbytes
-    return encode_frame(kind, *parts)
+    return encode_frame(kind, front, b"\0" * (_aligned(len(front)) - len(front)), *region)
 
 
 def decode_arrays(data: bytes, *, kind: str | None = None) -> Arrays:
-    frame = decode_frame(data, kind=kind)
-    payload = frame.payload
+    payload = decode_frame(data, kind=kind)
     if len(payload) < _LENGTH.size:
         raise FormatError("a checkpoint object has no room for its header")
     (length,) = _LENGTH.unpack_from(payload)
@@ -174,7 +160,7 @@ def decode_arrays(data: bytes, *, kind: str | None = None) -> Arrays:
         arrays[name] = array
     if end != len(region) or len(arrays) != len(places):
         raise FormatError("a checkpoint object's arrays do not fill it exactly")
-    return Arrays(frame.kind, numbers, arrays)
+    return Arrays(numbers, arrays)
 
 
 def _raw(name: str, array: Array) -> Array:

@@ -11,28 +11,18 @@ import numpy as np
 
 from sfd_stream.errors import FormatError
 from sfd_stream.sketch.sketch import Sketch
-from sfd_stream.wire.columns import HashedColumns
+from sfd_stream.wire.columns import FixedColumns, HashedColumns
 from sfd_stream.wire.snapshot_ids import SnapshotId
-from sfd_stream.wire.snapshots import MAX_BYTES, Snapshot, decode_snapshot, encode_snapshot
+from sfd_stream.wire.snapshots import MAX_BYTES, Snapshot, decode_snapshot, encode_snapshot, snapshot_of
 
 _SAVED = SnapshotId(cluster=None, group="saved", topic="sketch", partition=0, epoch=1, number=1)
 
 
 def save(sketch: Sketch, file: str | os.PathLike[str]) -> None:
-    features = sketch.features if isinstance(sketch.features, HashedColumns) else None
-    snapshot = Snapshot(
-        id=_SAVED,
-        partitions=1,
-        next_offset=sketch.rows,
-        made_at_s=0.0,
-        sketch=sketch,
-        columns="fixed" if features is None else "hashed",
-        hash_seed=None if features is None else features.seed,
-        names={} if features is None else features.names,
-        mapping=None if features is None else features.mapping,
-        dtype="float32" if sketch.matrix.dtype == np.float32 else "float64",
-    )
-    save_snapshot(snapshot, file)
+    columns = sketch.features if isinstance(sketch.features, HashedColumns) else FixedColumns(sketch.d)
+    dtype = "float32" if sketch.matrix.dtype == np.float32 else "float64"
+    made = snapshot_of(sketch, columns, _SAVED, partitions=1, next_offset=sketch.rows, made_at_s=0.0, dtype=dtype)
+    save_snapshot(made, file)
 
 
 def load(file: str | os.PathLike[str], max_bytes: int | None = None) -> Sketch:
@@ -41,16 +31,10 @@ def load(file: str | os.PathLike[str], max_bytes: int | None = None) -> Sketch:
 
 def sketch_in(snapshot: Snapshot) -> Sketch:
     """The snapshot's sketch, with the precision and the names with which it was saved."""
-    sketch, seed = snapshot.sketch, snapshot.hash_seed
+    sketch = snapshot.sketch
     if snapshot.dtype == "float32":  # its numbers are float32 already: no further rounding
         sketch = replace(sketch, matrix=sketch.matrix.astype(np.float32))
-    if snapshot.columns == "hashed" and seed is not None:
-        sketch = replace(sketch, features=_features_in(snapshot, seed))
-    return sketch
-
-
-def _features_in(snapshot: Snapshot, seed: int) -> HashedColumns:
-    return HashedColumns(snapshot.sketch.d, seed, names=snapshot.names, mapping=snapshot.mapping).known()
+    return replace(sketch, features=snapshot.features)
 
 
 def save_snapshot(snapshot: Snapshot, file: str | os.PathLike[str]) -> None:
