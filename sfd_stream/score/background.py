@@ -6,7 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, Generic, TypeVar
 
-from sfd_stream.worker.runtime import Runtime
+from sfd_stream.loop.runtime import Runtime
 
 T = TypeVar("T")
 

@@ -21,17 +21,18 @@ from sfd_stream.errors import (
     RefusedStateError,
     StoreUnavailableError,
 )
+from sfd_stream.loop.jobs import Job, Wait
+from sfd_stream.loop.runtime import Runtime
 from sfd_stream.observe.logs import Log
 from sfd_stream.reader.merged import MergedSketch, merge
 from sfd_stream.reader.reader import SnapshotReader
 from sfd_stream.score.background import Background
 from sfd_stream.sketch.basis import alignment
 from sfd_stream.sketch.rows import Float
+from sfd_stream.sketch.scoring.block_angles import FoldedReference
 from sfd_stream.sketch.scoring.score import Scorer
 from sfd_stream.wire.columns import Columns, FixedColumns, HashedColumns
 from sfd_stream.wire.scores import BasisNote
-from sfd_stream.worker.jobs import Job, Wait
-from sfd_stream.worker.runtime import Runtime
 
 READ_EVERY_S = 1.0
 LOG_EVERY_S = 60.0
@@ -60,6 +61,11 @@ class ScoringBasis:
     def frame(self) -> Float:
         """The directions that coordinates are along."""
         return np.asarray(self.rotation @ self.scorer.components)
+
+    @cached_property
+    def folded(self) -> FoldedReference:
+        """For the angles between its directions and those that rows follow."""
+        return FoldedReference(self.scorer.components, self.scorer.mean)
 
     def has_counted(self, partition: int, offset: int) -> bool:
         return offset < self.counted_to.get(partition, 0)

@@ -4,7 +4,7 @@
                └─► dead letters
 
 The loop's thread owns the consumer, the producer and the table of partitions, and decides everything. It drives claims
-and rounds as jobs (worker/jobs.py). Offsets are committed only together with, or after, the scores of all records
+and rounds as jobs (loop/jobs.py). Offsets are committed only together with, or after, the scores of all records
 before them: after any kill the next owner reads from there, and no row stays without a score.
 """
 
@@ -16,10 +16,13 @@ from dataclasses import dataclass
 from sfd_stream.config.model import Settings
 from sfd_stream.errors import RefusedStateError, SfdError
 from sfd_stream.kafka.commits import Committed
-from sfd_stream.kafka.dead_letters import DeadLetters
 from sfd_stream.kafka.producer import Sink
 from sfd_stream.kafka.records import PartitionBatch, Start
 from sfd_stream.kafka.source import Source
+from sfd_stream.loop.intake import Intake
+from sfd_stream.loop.jobs import Job, Jobs, Wait, answer, reached
+from sfd_stream.loop.questions import Questions
+from sfd_stream.loop.runtime import Runtime
 from sfd_stream.observe.logs import Log
 from sfd_stream.score.background import Background
 from sfd_stream.score.bases import Bases, ScoringBasis
@@ -27,17 +30,16 @@ from sfd_stream.score.delivery import WITH_STATE, AtLeastOnce, Share
 from sfd_stream.score.partitions import PendingBatch, ScoredPartition
 from sfd_stream.score.scoring import BatchScorer, ScoredBatch
 from sfd_stream.score.watch import PartitionDrift, ScoreStatus, ScoreWatch
-from sfd_stream.sketch.scoring.block_means import BlockMeans
+from sfd_stream.sketch.scoring.block_angles import angle_of
 from sfd_stream.wire.columns import Columns
 from sfd_stream.wire.rows.decode import DecodedBatch
 from sfd_stream.wire.score_states import ScoreState
-from sfd_stream.worker.intake import Intake
-from sfd_stream.worker.jobs import Job, Jobs, Wait, answer, reached
-from sfd_stream.worker.questions import Questions
-from sfd_stream.worker.runtime import Runtime
 
 IDLE_S, BUSY_S, REVOKE_S = 0.1, 0.01, 0.005
 """How long a turn waits when there is nothing to do, while a job runs, and within a revoke."""
+
+BATCH_MAX = 1_000
+"""Rows of one batch are not compared with each other, so a p-value is exact to one batch: few records at once."""
 
 ROUND_EVERY_S = 0.1
 """A round begins at most this often: each one writes the states of its partitions."""
@@ -65,7 +67,6 @@ class ScoreConsumer:
     runtime: Runtime
     source: Source
     sink: Sink | None
-    letters_for: Callable[[str | None], DeadLetters] | None
     intake: Intake
     questions: Questions
     bases: Bases
@@ -114,7 +115,7 @@ class ScoreConsumer:
 
     def turn(self) -> None:
         """One pass of the loop. It blocks only in `poll` and `wait`, at most for IDLE_S."""
-        batches = self.source.poll(self.settings.worker.batch_records, 0.0 if self._is_busy else IDLE_S)
+        batches = self.source.poll(min(self.settings.worker.batch_records, BATCH_MAX), 0.0 if self._is_busy else IDLE_S)
         for batch in batches:
             self._take(batch)
         if self._is_busy and not batches:
@@ -184,7 +185,7 @@ class ScoreConsumer:
 
     def _start_round(self) -> None:
         now_s = self.runtime.clock()
-        ready = [owned for owned in self.partitions.values() if owned.scored]
+        ready = [owned for owned in self.partitions.values() if owned.has_scores]
         if not ready or self._in_round or now_s < self._next_round_s:
             return
         self._next_round_s, self._in_round = now_s + ROUND_EVERY_S, ready
@@ -193,15 +194,16 @@ class ScoreConsumer:
     def _round(self, ready: Sequence[ScoredPartition]) -> Job[None]:
         """One at a time. If the scorer stops at any step, the next owner reads from the committed offsets.
 
-        1. All batches taken so far are scored, each row by a basis that has not counted it, where there is one.
+        1. The batches scored so far are taken, each row scored by a basis that has not counted it, where there is one.
+           Later batches are scored meanwhile, and go into the next round.
         2. Every dead letter before the round's offsets is acknowledged.
         3. Scores, states and offsets are delivered: at once, or one after the other.
         """
         batches: dict[ScoredPartition, list[ScoredBatch]] = {}
         for owned in ready:
             batches[owned] = []
-            for batch in [owned.scored.popleft() for _ in range(len(owned.scored))]:
-                batches[owned].append((yield from answer("scores", batch.scored)))
+            while owned.has_scores:
+                batches[owned].append((yield from answer("scores", owned.scored.popleft().scored)))
         shares = [
             Share(owned, scored[-1].next_offset, [m for each in scored for m in each.messages], scored[-1].state)
             for owned, scored in batches.items()
@@ -214,7 +216,7 @@ class ScoreConsumer:
         yield from self.delivery.deliver(shares)
         for share in shares:
             if not share.owned.is_released:
-                share.owned.delivered_to, share.owned.shares = share.next_offset, share.state.shares
+                share.owned.delivered_to, share.owned.delivered = share.next_offset, share.state
                 for each in batches[share.owned]:
                     self.watch.delivered(share.owned.number, each)
 
@@ -242,13 +244,14 @@ class ScoreConsumer:
         committed = yield from ask("committed offsets", lambda limit_s: self.source.committed(numbers, limit_s))
         first = yield from ask("first offsets", lambda limit_s: self.source.first_offsets(numbers, limit_s))
         ends = yield from ask("end offsets", lambda limit_s: self.source.end_offsets(numbers, limit_s))
-        starts, fresh = {}, {}
+        starts: dict[int, int] = {}
+        fresh: dict[ScoredPartition, int] = {}
         for owned in given:
             number = owned.number
             found = committed[number]
             if found is None:
                 beginning = first if self.questions.start_of(number) == "earliest" else ends
-                starts[number] = fresh[number] = beginning[number]
+                starts[number] = fresh[owned] = beginning[number]
             else:
                 starts[number] = self._start_in_log(owned, found.offset, first[number], ends[number])
         yield from self.delivery.commit(fresh)
@@ -329,8 +332,8 @@ class ScoreConsumer:
         ask = self.questions.patiently
         yield from self.questions.connect()
         yield from ask("topics", self.prepare)
-        if self.letters_for is not None:
-            self.intake.letters = self.letters_for((yield from ask("topic id", self.source.topic_id)))
+        if self.intake.letters is not None:
+            self.intake.letters.source_topic_id = yield from ask("topic id", self.source.topic_id)
         if self.until_end:
             everything = range(self.questions.partitions)
             self._ends = yield from ask("ends", lambda limit_s: self.source.end_offsets(everything, limit_s))
@@ -393,21 +396,30 @@ class ScoreConsumer:
         return max(end - max(owned.delivered_to, passed), 0)
 
     def _drift_of(self, owned: ScoredPartition) -> PartitionDrift | None:
-        """None without a reference. All partitions share the probability of a false alarm."""
-        if self.bases.reference is None:
+        """None without a reference. Both tests of all partitions share the probability of a false alarm."""
+        if self.bases.reference is None or owned.delivered is None:
             return None
-        shares = owned.shares or BlockMeans(self.settings.drift.block_rows)
-        found = shares.significance(self.settings.drift.alpha / max(self.questions.partitions, 1))
-        before, owned.has_changed = owned.has_changed, found is not None and found.significant
-        if found is not None and found.significant and not before:
-            owned.log.warning(
+        alpha = self.settings.drift.alpha / (2 * max(self.questions.partitions, 1))
+        drift = PartitionDrift.of(owned.delivered, self.settings.drift.block_rows, alpha)
+        log, block_rows = owned.log.bind(reference=self.bases.reference.id), drift.shares.block_rows
+        change, turn = drift.change, drift.turn
+        if change is not None and not owned.has_changed:
+            log.warning(
                 "rows have changed since the reference was pinned",
-                reference=self.bases.reference.id,
-                rows=found.window * shares.block_rows,
-                share_change=round(found.change, 4),
-                p_value=found.p_value,
+                rows=change.window * block_rows,
+                share_change=round(change.change, 4),
+                p_value=change.p_value,
             )
-        return PartitionDrift(shares, found)
+        if turn is not None and not owned.has_turned:
+            log.warning(
+                "directions have turned since the reference was pinned",
+                rows=turn.window * block_rows,
+                degrees_before=round(angle_of(drift.roots.baseline_mean), 2),
+                degrees=round(angle_of(drift.roots.baseline_mean + turn.change), 2),
+                p_value=turn.p_value,
+            )
+        owned.has_changed, owned.has_turned = change is not None, turn is not None
+        return drift
 
     def _check_end(self) -> None:
         """At the end when the scores of all records up to the ends at the start are delivered, by any member."""

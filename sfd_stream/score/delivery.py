@@ -19,14 +19,13 @@ from sfd_stream.errors import BrokerRefusedError
 from sfd_stream.kafka.producer import TOO_LARGE, Sink, Ticket
 from sfd_stream.kafka.source import Source
 from sfd_stream.kafka.transactional_producer import NotCommittedError, Offset, Outgoing, TransactionalSink
+from sfd_stream.loop.jobs import Job, Wait, answer, reached
+from sfd_stream.loop.questions import Questions
+from sfd_stream.loop.runtime import Runtime
 from sfd_stream.observe.logs import Log
 from sfd_stream.score.partitions import ScoredPartition
 from sfd_stream.wire.score_states import ScoreState, encode, key_of
-from sfd_stream.worker.jobs import Job, Wait, answer, reached
-from sfd_stream.worker.questions import Questions
-from sfd_stream.worker.runtime import Runtime
 
-COMMIT_AGAIN_S = 1.0
 PAUSE_S, PAUSE_MAX_S = 0.1, 5.0
 """Between attempts at a transaction: each pause is twice as long as the one before, up to the maximum."""
 
@@ -67,30 +66,27 @@ class AtLeastOnce:
         yield from reached(self.runtime, "after-publish")
         yield from self._acknowledged([self._state_message(share) for share in shares])
         yield from reached(self.runtime, "before-commit")
-        yield from self.commit({share.owned.number: share.next_offset for share in _ours(shares)}, WITH_STATE)
+        yield from self.commit({share.owned: share.next_offset for share in shares}, WITH_STATE)
         yield from reached(self.runtime, "after-commit")
 
-    def commit(self, offsets: Mapping[int, int], metadata: str = "") -> Job[None]:
-        """Repeats until the broker has acknowledged the offset of each partition that is still ours."""
-        sent_s: float | None = None
-        while True:
-            last, ours = self.source.last_committed, self.source.assigned
-            missing = {p: offset for p, offset in offsets.items() if p in ours and last.get(p) != offset}
-            if not missing:
-                return
-            now_s = self.runtime.clock()
-            if sent_s is None or now_s - sent_s >= COMMIT_AGAIN_S:
-                sent_s = now_s
-                self.source.commit(missing, metadata)
+    def commit(self, offsets: Mapping[ScoredPartition, int], metadata: str = "") -> Job[None]:
+        """Waits until the broker has acknowledged the offset of each partition that is still ours.
+
+        One that was lost and given back is not awaited: the source has forgotten the commit, and the new claim chooses
+        where to read from.
+        """
+        self.source.commit({owned.number: to for owned, to in offsets.items() if not owned.is_released}, metadata)
+        while any(self._is_awaited(owned, to) for owned, to in offsets.items()):
             yield Wait("offset commit")
 
+    def _is_awaited(self, owned: ScoredPartition, offset: int) -> bool:
+        number, source = owned.number, self.source
+        return not owned.is_released and number in source.assigned and source.last_committed.get(number) != offset
+
     def serve(self) -> None:
-        """Called once a turn: processes delivery reports and the results of commits."""
+        """Called once a turn: processes delivery reports."""
         if self.sink is not None:
             self.sink.poll(0.0)
-        for result in self.source.commit_results():
-            if result.error is not None:
-                self.log.debug("commit failed", partition=result.partition, error=result.error)
 
     def close(self) -> None:
         """Nothing to close."""

@@ -15,7 +15,6 @@ from typing import NamedTuple
 
 from sfd_stream.observe.logs import Log
 from sfd_stream.score.scoring import ScoredBatch
-from sfd_stream.sketch.scoring.block_means import BlockMeans
 from sfd_stream.wire.columns import Columns
 from sfd_stream.wire.score_states import ScoreState
 
@@ -48,10 +47,12 @@ class ScoredPartition:
     """Batches that are in no round yet, in order."""
     delivered_to: int = 0
     """The scores of all records before this offset are delivered."""
-    shares: BlockMeans | None = None
-    """Means of the share of rows outside the reference of drift, as delivered."""
+    delivered: ScoreState | None = None
+    """The state as delivered."""
     has_changed: bool = False
-    """Whether these means differ from their baseline; logged when it becomes true."""
+    """Whether its rows have changed since the reference of drift was pinned; logged when it becomes true."""
+    has_turned: bool = False
+    """The same about their directions."""
     schemas_awaited: frozenset[int] = frozenset()
 
     @property
@@ -62,10 +63,15 @@ class ScoredPartition:
     def is_read(self) -> bool:
         return self.phase is ScorePhase.READING
 
+    @property
+    def has_scores(self) -> bool:
+        """Whether the first batch that waits for a round is scored."""
+        return bool(self.scored) and self.scored[0].scored.done()
+
     def begin(self, start: int, state: ScoreState) -> None:
         assert self.phase is ScorePhase.CLAIMING
         self.phase, self.state, self.delivered_to = ScorePhase.READING, state, start
-        self.shares = state.shares
+        self.delivered = state
 
     def release(self) -> None:
         self.phase = ScorePhase.RELEASED

@@ -16,12 +16,12 @@ from sfd_stream.kafka.records import PartitionBatch
 from sfd_stream.kafka.transactional_producer import Outgoing
 from sfd_stream.score.bases import ScoringBasis
 from sfd_stream.sketch.intervals import Intervals
-from sfd_stream.sketch.rows import Float, Int
+from sfd_stream.sketch.rows import Int
 from sfd_stream.sketch.scoring.score import Scores
 from sfd_stream.wire.columns import HashedColumns
 from sfd_stream.wire.rows.decode import DecodedBatch
 from sfd_stream.wire.score_states import ScoreState
-from sfd_stream.wire.scores import Origin, encode, score_map
+from sfd_stream.wire.scores import Origin, PlainScores, encode, score_map
 
 Mask = npt.NDArray[np.bool_]
 
@@ -74,20 +74,23 @@ class BatchScorer:
         passed = offsets < state.next_offset
         after = state.plus(only(scores, ~counted & ~passed), max(batch.next_offset, state.next_offset))
         if reference is not None:
-            shares = self._shares(decoded, basis, scores, reference)
             later = ~passed & (offsets >= reference.counted_to.get(batch.partition, 0))
-            after = after.with_shares(reference.line, self.block_rows, shares[later])
+            first = len(later) - int(np.count_nonzero(later))  # offsets rise: the last rows are the later ones
+            rest = decoded.block.take(first, len(later))
+            compared = only(scores, later) if basis.line == reference.line else reference.scorer.score(rest)
+            folded = reference.folded.rows(rest, compared.coordinates, compared.residual)
+            after = after.compared(reference.line, self.block_rows, compared.residual_share, folded)
         kinds = kinds_of(scores, self.settings.when)
         chosen = np.any(list(kinds.values()), axis=0) if kinds else np.ones(len(offsets), bool)
         names = decoded.columns.names if isinstance(decoded.columns, HashedColumns) else {}
-        coordinates, note = scores.coordinates @ basis.rotation.T, basis.note(now_s)
+        note, rows = basis.note(now_s).as_map(), np.flatnonzero(chosen)
+        plain = PlainScores.of(scores, scores.coordinates @ basis.rotation.T, rows)
         messages, extreme = [], deque[Mapping[str, Any]](maxlen=EXTREME_KEPT)
-        for at in np.flatnonzero(chosen).tolist():
+        for number, at in enumerate(rows.tolist()):
             score = score_map(
                 Origin(self.topic, batch.partition, int(offsets[at]), int(numbers[at])),
-                scores,
-                at,
-                coordinates,
+                plain,
+                number,
                 note,
                 counted=bool(counted[at]),
                 earlier_rows=histogram.rows,
@@ -108,12 +111,6 @@ class BatchScorer:
             over_mean=scores.residual_over_mean.estimate,
             extreme=tuple(extreme),
         )
-
-    def _shares(self, decoded: DecodedBatch, basis: ScoringBasis, scores: Scores, reference: ScoringBasis) -> Float:
-        """For each row, its share outside the reference's directions. Known already if the basis is the reference."""
-        if basis.line == reference.line:
-            return scores.residual_share
-        return reference.scorer.score(decoded.block).residual_share
 
     def _message(self, batch: PartitionBatch, place: int, value: bytes) -> Outgoing:
         """The message, with the key and the timestamp of the row's record."""

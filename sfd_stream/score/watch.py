@@ -16,11 +16,13 @@ from prometheus_client.metrics_core import Metric as Family
 
 from sfd_stream import __version__
 from sfd_stream.observe import metrics as m
-from sfd_stream.observe.registry import Meter, family_of, labelled, of_process
+from sfd_stream.observe.registry import MetricsRegistry, family_of, labelled, of_process
 from sfd_stream.score.scoring import EXTREME_KEPT, ScoredBatch
 from sfd_stream.sketch.drift import Significance
 from sfd_stream.sketch.rows import Float, Int
+from sfd_stream.sketch.scoring.block_angles import NO_ROOTS, angle_of
 from sfd_stream.sketch.scoring.block_means import BlockMeans
+from sfd_stream.wire.score_states import ScoreState
 
 BIN_LEAST, BIN_MOST = -10, 20
 """Of the histogram on the page: residuals from a thousandth of the mean to a million times the mean, by powers of 2."""
@@ -32,6 +34,26 @@ class PartitionDrift(NamedTuple):
     shares: BlockMeans
     found: Significance | None
     """None before the first block after the baseline."""
+    roots: BlockMeans = NO_ROOTS
+    """Of the angles of blocks, as `BlockAngles` has them."""
+    turned: Significance | None = None
+
+    @classmethod
+    def of(cls, state: ScoreState, block_rows: int, alpha: float) -> PartitionDrift:
+        """Of the blocks that a state has, each of the two tests at level alpha."""
+        shares = state.shares or BlockMeans(block_rows)
+        roots = NO_ROOTS if state.angles is None else state.angles.roots
+        return cls(shares, shares.significance(alpha), roots, roots.significance(alpha))
+
+    @property
+    def change(self) -> Significance | None:
+        """Of the share, if it is significant."""
+        return self.found if self.found is not None and self.found.significant else None
+
+    @property
+    def turn(self) -> Significance | None:
+        """A change of the angle, if it is significant."""
+        return self.turned if self.turned is not None and self.turned.significant else None
 
 
 @dataclass(frozen=True)
@@ -61,7 +83,7 @@ class ScoreWatch:
         *,
         excerpts: bool = False,
     ) -> None:
-        self.meter = Meter("score")
+        self.meter = MetricsRegistry("score")
         self.excerpts = excerpts
         self.status = ScoreStatus()
         self.started_at_s = wall_clock()
@@ -139,7 +161,7 @@ class ScoreWatch:
             "lag": None if status.lag is None else sum(status.lag.values()),
             "basis_made_at_s": status.basis_made_at_s,
             "basis_rows": status.basis_rows,
-            "drift": {p: each.found is not None and each.found.significant for p, each in status.drift.items()},
+            "drift": {p: (each.change or each.turn) is not None for p, each in status.drift.items()},
             "histogram": [[2.0 ** (BIN_LEAST + at), rows] for at, rows in enumerate(bins) if rows],
             "extreme": [self._shown(at_s, score) for at_s, score in reversed(list(self._extreme))],
         }
@@ -150,8 +172,9 @@ class ScoreWatch:
         names = ("partition", "offset", "row", "reported", "p_value", "residual_over_mean", "t2")
         causes = {}
         for kind in ("residual", "t2"):
-            fields = ("name", "share", "missing", *(("actual", "expected") if self.excerpts else ()))
-            causes[kind] = [{name: cause[name] for name in fields} for cause in score["causes"][kind]]
+            fields = ("name", "share", "missing", *(("actual", "expected", "z") if self.excerpts else ()))
+            found = score["causes"][kind]
+            causes[kind] = [{name: cause[name] for name in fields if name in cause} for cause in found]
         return {"at_s": at_s, **{name: score[name] for name in names}, "causes": causes}
 
     def exposition(self) -> bytes:
@@ -177,15 +200,28 @@ def _bins_of(over_mean: Float) -> Int:
 
 def _drift(drift: Mapping[int, PartitionDrift]) -> Iterator[Family]:
     yield family_of(m.SCORE_DRIFT_BLOCKS, [((str(p),), each.shares.blocks) for p, each in drift.items()])
-    compared = {str(p): (each.shares.baseline, each.found) for p, each in drift.items() if each.found is not None}
-    values: tuple[tuple[m.Metric, Callable[[float, Significance], float]], ...] = (
-        (m.SCORE_DRIFT_BASELINE, lambda mean, _: mean),
-        (m.SCORE_DRIFT_OUTSIDE, lambda mean, found: mean + found.change),
-        (m.SCORE_DRIFT_LOWER, lambda _, found: found.lower),
-        (m.SCORE_DRIFT_UPPER, lambda _, found: found.upper),
-        (m.SCORE_DRIFT_P_VALUE, lambda _, found: found.p_value),
-        (m.SCORE_DRIFT_SIGNIFICANT, lambda _, found: float(found.significant)),
-    )
-    for metric, value in values:
-        found = [((p,), value(sum(baseline) / len(baseline), each)) for p, (baseline, each) in compared.items()]
-        yield family_of(metric, found)
+    shares = {str(p): (each.shares.baseline_mean, each.found) for p, each in drift.items() if each.found is not None}
+    roots = {str(p): (each.roots.baseline_mean, each.turned) for p, each in drift.items() if each.turned is not None}
+    for compared, values in ((shares, OF_SHARES), (roots, OF_ANGLES)):
+        for metric, value in values.items():
+            yield family_of(metric, [((p,), value(*each)) for p, each in compared.items()])
+
+
+OF_SHARES: Mapping[m.Metric, Callable[[float, Significance], float]] = {
+    m.SCORE_DRIFT_BASELINE: lambda mean, _: mean,
+    m.SCORE_DRIFT_OUTSIDE: lambda mean, found: mean + found.change,
+    m.SCORE_DRIFT_LOWER: lambda _, found: found.lower,
+    m.SCORE_DRIFT_UPPER: lambda _, found: found.upper,
+    m.SCORE_DRIFT_P_VALUE: lambda _, found: found.p_value,
+    m.SCORE_DRIFT_SIGNIFICANT: lambda _, found: float(found.significant),
+}
+"""The value of each metric, by the mean of the baseline and what was found."""
+
+OF_ANGLES: Mapping[m.Metric, Callable[[float, Significance], float]] = {
+    m.SCORE_DRIFT_ANGLE_BASELINE: lambda root, _: angle_of(root),
+    m.SCORE_DRIFT_ANGLE: lambda root, found: angle_of(root + found.change),
+    m.SCORE_DRIFT_ANGLE_LOWER: lambda root, found: angle_of(root + found.lower),
+    m.SCORE_DRIFT_ANGLE_UPPER: lambda root, found: angle_of(root + found.upper),
+    m.SCORE_DRIFT_ANGLE_P_VALUE: lambda _, found: found.p_value,
+    m.SCORE_DRIFT_ANGLE_SIGNIFICANT: lambda _, found: float(found.significant),
+}

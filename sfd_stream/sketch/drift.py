@@ -1,11 +1,12 @@
-"""Have the rows changed? Two statements that must not be confused, with their proofs in docs/guarantees.md ("Drift").
+"""Two different tests for changed rows. Their proofs are in docs/guarantees.md ("Drift").
 
-`Drift` is certified and about the rows of two sketches: do they differ by more than the sketches' error? Two samples
-of one process do. `significance` is about the process: is the change beyond sampling noise?
+`Drift` is certified. It compares the rows of two sketches: do they differ by more than the sketches' error? Two samples
+of one process usually do. `significance` tests the process: is the change larger than sampling noise?
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -14,8 +15,7 @@ import numpy.typing as npt
 import scipy.linalg
 from scipy.special import stdtr, stdtrit
 
-from sfd_stream.sketch.basis import energy_inside
-from sfd_stream.sketch.intervals import Interval, interval
+from sfd_stream.sketch.intervals import Interval
 from sfd_stream.sketch.rows import Float, whole
 from sfd_stream.sketch.verify import EPS
 
@@ -26,7 +26,7 @@ class Drift:
 
     `angles` are the principal angles in radians, the largest first, between the top-k subspaces of the two sketches.
     Each of the true angles, those between the top-k subspaces of the rows themselves, lies within `error` of the one
-    given here. An `error` of pi/2 says nothing: the spectrum has no gap after k that the sketches can see.
+    given here. An `error` of pi/2 means that nothing is known: the sketches show no gap in the spectrum after k.
 
     `outside` is the share of these rows' energy outside the reference's k directions, `reference_outside` that of the
     reference's own rows.
@@ -46,12 +46,12 @@ class Drift:
 
     @property
     def lower(self) -> Float:
-        """The least that each true angle can be."""
+        """The lower bound of each true angle."""
         return np.asarray(np.maximum(self.angles - self.error, 0.0))
 
     @property
     def upper(self) -> Float:
-        """The most that each true angle can be."""
+        """The upper bound of each true angle."""
         return np.asarray(np.minimum(self.angles + self.error, np.pi / 2))
 
     @property
@@ -81,35 +81,20 @@ class Spectrum(NamedTuple):
     failure_probability: float
 
 
-class Energy(NamedTuple):
-    """A sketch's matrix and what bounds the energy of its rows; `slack` is what rounding may change in it."""
-
-    B: Float
-    squared_frobenius: float
-    delta: float
-    rounding: float
-    slack: float
-
-    def share_outside(self, V: Float) -> Interval:
-        """The share of the rows' energy outside the directions V."""
-        total, slack = self.squared_frobenius, (len(V) + 1) * self.slack
-        if total <= slack:  # squares that have underflowed say nothing
-            return interval(0.0, 1.0)
-        inside = energy_inside(self.B, V, total, self.delta, self.rounding)
-        shares = (1 - (inside.upper + slack) / total, 1 - (inside.lower - slack) / total)
-        return interval(*(min(max(share, 0.0), 1.0) for share in shares))
+Outside = Callable[[Float], Interval]
+"""Directions to the share of a sketch's rows' energy that is outside of them."""
 
 
-def drift_of(one: Spectrum, other: Spectrum, k: int, energies: tuple[Energy, Energy]) -> Drift:
-    """The drift of one sketch from another, the reference; `energies` are of both, in this order."""
+def drift_of(one: Spectrum, other: Spectrum, k: int, shares: tuple[Outside, Outside]) -> Drift:
+    """The drift of one sketch from another, the reference; `shares` are of both, in this order."""
     rank = min(int(np.count_nonzero(one.values)), int(np.count_nonzero(other.values)))
     if whole("k", k, 1) > rank == 0:
         raise ValueError(f"k = {k}, but one of the sketches has no directions: its matrix is zero")
     if k > rank:
         raise ValueError(f"k = {k}, but both sketches have {rank} directions: ask for at most {rank}")
-    outside, reference_outside = (energy.share_outside(other.VT[:k]) for energy in energies)
+    outside, reference_outside = (share(other.VT[:k]) for share in shares)
     return Drift(
-        angles=principal_angles(one.VT[:k], other.VT[:k]),
+        angles=np.asarray(scipy.linalg.subspace_angles(one.VT[:k].T, other.VT[:k].T)),
         error=min(tilt(one, k) + tilt(other, k), np.pi / 2),
         failure_probability=min(one.failure_probability + other.failure_probability, 1.0),
         outside=outside,
@@ -128,11 +113,6 @@ def tilt(spectrum: Spectrum, k: int) -> float:
     if gap <= spectrum.error + slack:
         return float(np.pi / 2)
     return float(np.arcsin((spectrum.error + slack) / gap) / 2)
-
-
-def principal_angles(V: Float, W: Float) -> Float:
-    """Between the spans of orthonormal rows, the largest first; small angles as exact as large ones."""
-    return np.asarray(scipy.linalg.subspace_angles(V.T, W.T))
 
 
 def mean_squared_sine(V: Float, W: Float) -> float:

@@ -1,4 +1,4 @@
-"""Answers with their certified range: one, or one for each row."""
+"""Results with certified ranges: one, or one for each row."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from sfd_stream.sketch.rows import Float
 
 
 class Interval(NamedTuple):
-    """A certified range with the value in its middle: the truth is not below `lower` and not above `upper`.
+    """A certified range around an estimate: the true value is not below `lower` and not above `upper`.
 
     >>> from sfd_stream import SparseFrequentDirections, paper_synthetic
     >>> sketch = SparseFrequentDirections(ell=20).fit(paper_synthetic(500, 50, 5, seed=0)).sketch()
@@ -23,7 +23,7 @@ class Interval(NamedTuple):
 
 
 class Intervals(NamedTuple):
-    """Certified ranges, one for each row: the truth is not below `lower` and not above `upper`.
+    """Certified ranges, one for each row: the true value is not below `lower` and not above `upper`.
 
     >>> from sfd_stream import SparseFrequentDirections, paper_synthetic
     >>> X = paper_synthetic(500, 50, 5, seed=0)

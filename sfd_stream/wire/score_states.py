@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+import numpy as np
+
 from sfd_stream.errors import FormatError
 from sfd_stream.sketch.rows import Float
+from sfd_stream.sketch.scoring.block_angles import FOLDED, LEADING, BlockAngles, FoldedRows
 from sfd_stream.sketch.scoring.block_means import BASELINE_BLOCKS, RECENT_BLOCKS, BlockMeans
 from sfd_stream.sketch.scoring.histogram import ScoreHistogram
 from sfd_stream.sketch.scoring.score import Scores
@@ -30,9 +33,11 @@ class ScoreState:
     older: ScoreHistogram = field(default_factory=ScoreHistogram)
     newer: ScoreHistogram = field(default_factory=ScoreHistogram)
     reference: str = ""
-    """The reference with which the rows of `shares` were compared."""
+    """The reference with which the rows of `shares` and `angles` were compared."""
     shares: BlockMeans | None = None
     """Means of the share of rows outside the reference of drift."""
+    angles: BlockAngles | None = None
+    """Angles between the reference's directions and those that rows follow. None in states of earlier versions."""
 
     @property
     def histogram(self) -> ScoreHistogram:
@@ -44,12 +49,16 @@ class ScoreState:
             return self
         return replace(self, basis=basis, older=ScoreHistogram(), newer=ScoreHistogram())
 
-    def with_shares(self, reference: str, block_rows: int, shares: Float) -> ScoreState:
-        """Counts these shares outside the reference. Another reference or another block length begins new blocks."""
-        counted = self.shares
+    def compared(self, reference: str, block_rows: int, shares: Float, rows: FoldedRows) -> ScoreState:
+        """Counts these rows and their shares outside the reference. Another reference or another block length begins
+        new blocks.
+        """
+        counted, angles = self.shares, self.angles
         if counted is None or (self.reference, counted.block_rows) != (reference, block_rows):
-            counted = BlockMeans(block_rows)
-        return replace(self, reference=reference, shares=counted.plus(shares))
+            counted, angles = BlockMeans(block_rows), None
+        if angles is None or angles.k != rows.k:
+            angles = BlockAngles.of(block_rows, rows.k)
+        return replace(self, reference=reference, shares=counted.plus(shares), angles=angles.plus(rows))
 
     def plus(self, scores: Scores, next_offset: int) -> ScoreState:
         """Counts these rows, and passes all records before `next_offset`."""
@@ -75,8 +84,25 @@ def partition_of(key: bytes | None, group: str, topic: str) -> int | None:
 
 def encode(state: ScoreState) -> bytes:
     histograms = {name: score_histograms.encode(getattr(state, name)) for name in ("older", "newer")}
-    drift = {} if state.shares is None else {"drift": {"reference": state.reference, **asdict(state.shares)}}
+    drift: dict[str, Any] = {}
+    if state.shares is not None:
+        drift["drift"] = {"reference": state.reference, **asdict(state.shares)}
+    if state.angles is not None:
+        drift["angles"] = _encoded(state.angles)
     return encode_map(KIND, {"next_offset": state.next_offset, "basis": state.basis, **histograms, **drift})
+
+
+def _encoded(angles: BlockAngles) -> dict[str, Any]:
+    roots = angles.roots
+    return {
+        "block_rows": angles.block_rows,
+        "baseline": roots.baseline,
+        "recent": roots.recent,
+        "looks": roots.looks,
+        "rows": angles.rows,
+        "k": angles.k,
+        "products": angles.products.astype("<f8").tobytes(),
+    }
 
 
 def decode(data: bytes) -> ScoreState:
@@ -86,7 +112,8 @@ def decode(data: bytes) -> ScoreState:
     if type(next_offset) is not int or next_offset < 0 or not isinstance(basis, str):
         raise FormatError(f"a score state has next_offset = {next_offset!r:.60} and basis = {basis!r:.60}")
     histograms = _histogram(found, "older"), _histogram(found, "newer")
-    return ScoreState(next_offset, basis, *histograms, *_drift(found.get("drift")))
+    reference, shares = _drift(found.get("drift"))
+    return ScoreState(next_offset, basis, *histograms, reference, shares, _angles(found.get("angles"), shares))
 
 
 def _histogram(found: dict[str, Any], name: str) -> ScoreHistogram:
@@ -104,18 +131,47 @@ def _drift(found: Any) -> tuple[str, BlockMeans | None]:
         baseline, recent = (tuple(found[name]) for name in ("baseline", "recent"))
     except (TypeError, KeyError, IndexError):
         raise FormatError("a score state has drift without all of its fields") from None
+    means = BlockMeans(block_rows, baseline, recent, looks, rows, total)
+    if not (isinstance(reference, str) and _fit(means, block_rows, rows)):
+        raise FormatError("a score state has drift whose blocks do not fit together")
+    return reference, means
+
+
+def _angles(found: Any, shares: BlockMeans | None) -> BlockAngles | None:
+    if found is None:
+        return None
+    try:
+        block_rows, looks, rows, k, data = (found[name] for name in _ANGLES)
+        baseline, recent = (tuple(found[name]) for name in ("baseline", "recent"))
+    except (TypeError, KeyError, IndexError):
+        raise FormatError("a score state has angles without all of their fields") from None
+    roots = BlockMeans(1, baseline, recent, looks)
     sound = (
-        isinstance(reference, str)
-        and all(type(number) is int for number in (block_rows, looks, rows))
-        and all(type(mean) is float for mean in (*baseline, *recent, total))
-        and 0 <= rows < block_rows
-        and len(baseline) <= BASELINE_BLOCKS
-        and len(recent) == min(looks, RECENT_BLOCKS)
-        and (looks == 0 or len(baseline) == BASELINE_BLOCKS)
+        _fit(roots, block_rows, rows)
+        and shares is not None
+        and shares.block_rows == block_rows
+        and type(k) is int
+        and 1 <= k <= LEADING
+        and isinstance(data, bytes)
+        and len(data) == 8 * (FOLDED + k) * k
+        and bool(np.isfinite(products := np.frombuffer(data, "<f8")).all())
     )
     if not sound:
-        raise FormatError("a score state has drift whose blocks do not fit together")
-    return reference, BlockMeans(block_rows, baseline, recent, looks, rows, total)
+        raise FormatError("a score state has angles whose blocks do not fit together")
+    return BlockAngles(block_rows, products.astype(np.float64).reshape(FOLDED + k, k), rows, roots)
+
+
+def _fit(means: BlockMeans, block_rows: Any, rows: Any) -> bool:
+    """Whether the blocks fit together, with this number of rows in the last one, which is not full."""
+    return (
+        all(type(number) is int for number in (block_rows, means.looks, rows))
+        and all(type(mean) is float for mean in (*means.baseline, *means.recent, means.total))
+        and 0 <= rows < block_rows
+        and len(means.baseline) <= BASELINE_BLOCKS
+        and len(means.recent) == min(means.looks, RECENT_BLOCKS)
+        and (means.looks == 0 or len(means.baseline) == BASELINE_BLOCKS)
+    )
 
 
 _DRIFT = ("reference", "block_rows", "looks", "rows", "total")
+_ANGLES = ("block_rows", "looks", "rows", "k", "products")

@@ -1,1 +1,1 @@
-"""What one row means against a sketch: scores with certified ranges, causes, and how extreme they are."""
+"""Scores rows against a sketch: scores with certified ranges, their causes, and p-values."""

@@ -39,6 +39,10 @@ class BlockMeans:
         """All that are full."""
         return len(self.baseline) + self.looks
 
+    @property
+    def baseline_mean(self) -> float:
+        return sum(self.baseline) / len(self.baseline)
+
     def plus(self, values: Float) -> BlockMeans:
         """With these values counted, in their order."""
         means, rows, total = [], self.rows, self.total

@@ -15,6 +15,9 @@ from sfd_stream.sketch.verify import EPS
 class Cause(NamedTuple):
     """One column behind a score. `share` is its part of the score, `actual` what the row has there.
 
+    `z` is how many standard deviations of the column `actual` is above the column's mean. It is None if the sketch has
+    no sums of squares (`column_squares`), or if the column never varied.
+
     >>> from sfd_stream import HashedColumns, SparseFrequentDirections
     >>> days = [{"sun": 2, "sea": 1}] * 6 + [{"moon": 2, "star": 1}] * 3
     >>> sketch = SparseFrequentDirections(ell=4, features=HashedColumns(1024)).fit(days).sketch()
@@ -28,6 +31,7 @@ class Cause(NamedTuple):
     share: float
     actual: float
     expected: float
+    z: float | None = None
 
     @property
     def missing(self) -> bool:
@@ -55,11 +59,25 @@ class Explanation:
     t2: tuple[Cause, ...]
 
 
+class Spread(NamedTuple):
+    """Of each column: the rows' mean and standard deviation."""
+
+    mean: Float
+    deviation: Float
+
+    def z(self, column: int, value: float) -> float | None:
+        if column >= len(self.deviation) or self.deviation[column] == 0:
+            return None
+        return float((value - self.mean[column]) / self.deviation[column])
+
+
 Named = Callable[[int], tuple[str, float]]
 """A column's name and the sign that its values have there."""
 
 
-def explained(x: Float, mean: Float, V: Float, scale: Float, top: int, named: Named) -> Explanation:
+def explained(
+    x: Float, mean: Float, V: Float, scale: Float, top: int, named: Named, spread: Spread | None = None
+) -> Explanation:
     """The causes of one dense row x, which may have columns from d on that the directions V lack.
 
     `scale` has the eigenvalue by which T^2 divides each squared coordinate.
@@ -70,13 +88,15 @@ def explained(x: Float, mean: Float, V: Float, scale: Float, top: int, named: Na
     squares = (x - expected) ** 2
     shares = squares / max(float(squares.sum()), np.finfo(float).tiny)
     return Explanation(
-        residual=_strongest(shares, x, expected, top, named),
+        residual=_strongest(shares, x, expected, top, named, spread),
         missing_share=float(shares[x == 0].sum()),
-        t2=_t2_causes(x, mean, V, scale, top, named),
+        t2=_t2_causes(x, mean, V, scale, top, named, spread),
     )
 
 
-def _t2_causes(x: Float, mean: Float, V: Float, scale: Float, top: int, named: Named) -> tuple[Cause, ...]:
+def _t2_causes(
+    x: Float, mean: Float, V: Float, scale: Float, top: int, named: Named, spread: Spread | None
+) -> tuple[Cause, ...]:
     """With M = V' diag(1/scale) V, T^2 = z'Mz drops by 2 s (Mz)_j - s^2 M_jj if column j changes by -s.
 
     The best s is (Mz)_j/M_jj, but no further than to the mean: s lies between 0 and z_j. Without that limit a column
@@ -90,15 +110,18 @@ def _t2_causes(x: Float, mean: Float, V: Float, scale: Float, top: int, named: N
     step = np.clip(best, np.minimum(z, 0.0), np.maximum(z, 0.0))
     drops = step * (2 * slope - step * curvature)
     t2 = max(float(np.sum(y**2 / scale)), np.finfo(float).tiny)
-    return _strongest(drops / t2, x[: len(z)], x[: len(z)] - step, top, named)
+    return _strongest(drops / t2, x[: len(z)], x[: len(z)] - step, top, named, spread)
 
 
-def _strongest(shares: Float, actual: Float, expected: Float, top: int, named: Named) -> tuple[Cause, ...]:
+def _strongest(
+    shares: Float, actual: Float, expected: Float, top: int, named: Named, spread: Spread | None
+) -> tuple[Cause, ...]:
     order = np.argsort(-shares, kind="stable")[:top]
     causes = []
     for column in order[shares[order] > EPS].tolist():
         name, sign = named(column)
         # The sum with 0.0 turns -0.0 into 0.0, which a person reads without wondering.
         values = (sign * float(actual[column]) + 0.0, sign * float(expected[column]) + 0.0)
-        causes.append(Cause(column, name, float(shares[column]), *values))
+        z = None if spread is None else spread.z(column, float(actual[column]))
+        causes.append(Cause(column, name, float(shares[column]), *values, None if z is None else sign * z + 0.0))
     return tuple(causes)

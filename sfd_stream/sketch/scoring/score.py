@@ -19,7 +19,7 @@ from sfd_stream.sketch.basis import Eigen, Projection, centred_eigen, checked, e
 from sfd_stream.sketch.features import Features, are_mappings
 from sfd_stream.sketch.intervals import Interval, Intervals, interval
 from sfd_stream.sketch.rows import Float, RowBlock, whole
-from sfd_stream.sketch.scoring.causes import Explanation, Named, explained
+from sfd_stream.sketch.scoring.causes import Explanation, Named, Spread, explained
 from sfd_stream.sketch.scoring.histogram import ScoreHistogram
 from sfd_stream.sketch.sketch import Sketch, check_k, check_width, energy_error, given_rows, query_error, signed_by_name
 from sfd_stream.sketch.verify import EPS
@@ -102,6 +102,8 @@ class Scorer:
     """All directions of the sketch, for `leverage`."""
     features: Features | None = None
     growing: bool = False
+    spread: Spread | None = None
+    """Of each column; None if the sketch has no sums of squares."""
 
     def __repr__(self) -> str:
         around = "not centred" if self.mean is None else "centred"
@@ -151,7 +153,8 @@ class Scorer:
         row = np.pad(rows[0], (0, max(self._d - rows.shape[1], 0)))
         mean = np.zeros(self._d) if self.mean is None else self.mean
         scale = self.eigenvalues + self.slack.above / 2
-        return explained(row, mean, self.components, scale, whole("top", top, 1), self._names_with(x, names or {}))
+        named = self._names_with(x, names or {})
+        return explained(row, mean, self.components, scale, whole("top", top, 1), named, self.spread)
 
     def leverage(self, X: Any, lam: float, *, counted: float = 0.0) -> Intervals:
         """Ridge leverage z'(S + lam I)^-1 z with S = A'A, centred if the scorer is: for experts.
@@ -292,7 +295,14 @@ def scorer_of(sketch: Sketch, k: int | None, *, centred: bool, growing: bool) ->
         basis=basis,
         features=sketch.features,
         growing=growing,
+        spread=_spread_of(sketch),
     )
+
+
+def _spread_of(sketch: Sketch) -> Spread | None:
+    if sketch.column_sums is None or sketch.column_squares is None:
+        return None
+    return Spread(sketch.mean, sketch.deviations)
 
 
 def _chosen_k(k: int | None, ell: int, most: int) -> int:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from concurrent.futures import Executor, Future
 from typing import Any
 
+from sfd_stream.loop.runtime import Runtime
 from sfd_stream.score.background import Background
-from sfd_stream.worker.runtime import Runtime
 from tests.support.watched import Clock
 
 

@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 
 from sfd_stream.errors import BrokerUnavailableError, NoSnapshotError, RefusedStateError
+from sfd_stream.loop.runtime import Runtime
 from sfd_stream.reader.merged import MergedSketch, merge
 from sfd_stream.score.bases import Bases, NewestBasis, ScoringBasis, basis_of, check_meaning, id_of
 from sfd_stream.wire.columns import FixedColumns, GrowingColumns, HashedColumns
 from sfd_stream.wire.features import FeatureMap
-from sfd_stream.worker.runtime import Runtime
 from tests.support.watched import Clock
 from tests.system.fakes import Diary
+from tests.unit.loop.test_jobs import Here
 from tests.unit.reader.made import rows_of, sketch_of, snapshot
 from tests.unit.worker.chains import driven
-from tests.unit.worker.test_jobs import Here
 
 
 def merged_of(*seeds: int, d: int = 12, **changes: Any) -> MergedSketch:

@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 from sfd_stream.errors import BrokerRefusedError
-from sfd_stream.kafka.commits import CommitResult, Committed
+from sfd_stream.kafka.commits import Committed
 from sfd_stream.kafka.producer import TOO_LARGE, Ticket
 from sfd_stream.kafka.transactional_producer import NotCommittedError, Offset, Outgoing
+from sfd_stream.loop.questions import Questions
+from sfd_stream.loop.runtime import Runtime
 from sfd_stream.score.delivery import AtLeastOnce, InTransactions, Share
 from sfd_stream.score.partitions import ScoredPartition
 from sfd_stream.wire.columns import FixedColumns
 from sfd_stream.wire.score_states import ScoreState, decode
-from sfd_stream.worker.questions import Questions
-from sfd_stream.worker.runtime import Runtime
 from tests.system.fakes import Diary, plan_of
 from tests.unit.worker.chains import driven
 
@@ -49,10 +49,7 @@ class FakeGroup:
         self.log.append(("commit", dict(offsets), metadata))
         self.failing -= 1
         if self.failing < 0:
-            self.last_committed |= offsets
-
-    def commit_results(self) -> list[CommitResult]:
-        return []
+            self.last_committed |= {p: offsets[p] for p in offsets.keys() & self.assigned}
 
 
 class FakeTransactions:
@@ -102,8 +99,12 @@ class FakeSink:
         return 0
 
 
+def owned_of(partition: int) -> ScoredPartition:
+    return ScoredPartition(partition, FixedColumns(3), Diary())
+
+
 def share(partition: int, next_offset: int = 10) -> Share:
-    owned = ScoredPartition(partition, FixedColumns(3), Diary())
+    owned = owned_of(partition)
     messages = [Outgoing("scores", b"k", b"p%d r%d" % (partition, row)) for row in range(2)]
     return Share(owned, next_offset, messages, ScoreState(next_offset, "newest"))
 
@@ -220,18 +221,40 @@ def test_at_least_once_a_score_that_failed_is_sent_again_before_anything_else() 
     assert [entry[0] for entry in group.log[3:]] == ["states", "commit"]
 
 
-def test_a_commit_is_sent_again_until_it_is_acknowledged() -> None:
+def test_a_commit_is_awaited_until_it_is_acknowledged() -> None:
     group = FakeGroup()
     group.failing = 1
     delivery = at_least_once(group)
-    driven(delivery.commit({0: 7, 1: 8}), delivery.runtime)
-    assert [entry[0] for entry in group.log] == ["commit", "commit"]
-    assert group.last_committed == {0: 7, 1: 8}
+    job = delivery.commit({owned_of(0): 7, owned_of(1): 8})
+    for _ in range(3):
+        assert next(job).what == "offset commit"
+    group.last_committed |= {0: 7, 1: 8}
+    assert list(job) == []
 
 
 def test_a_partition_that_is_not_ours_any_more_is_not_committed() -> None:
     group = FakeGroup()
     group.assigned = frozenset({1})
     delivery = at_least_once(group)
-    driven(delivery.commit({0: 7, 1: 8}), delivery.runtime)
-    assert group.log == [("commit", {1: 8}, "")]
+    driven(delivery.commit({owned_of(0): 7, owned_of(1): 8}), delivery.runtime)
+    assert group.last_committed == {1: 8}
+
+
+def test_an_offset_of_an_earlier_assignment_is_not_committed() -> None:
+    group, earlier = FakeGroup(), owned_of(0)
+    earlier.release()
+    delivery = at_least_once(group)
+    driven(delivery.commit({earlier: 7, owned_of(1): 8}), delivery.runtime)
+    assert group.last_committed == {1: 8}
+
+
+def test_a_round_ends_if_its_partition_is_lost_and_given_back_before_the_commit_is_acknowledged() -> None:
+    group, lost = FakeGroup(), share(0)
+    group.failing = 1
+    delivery = at_least_once(group)
+    job = delivery.deliver([lost])
+    while ("commit", {0: 10}, "sfd-score-state") not in group.log:
+        next(job)
+        delivery.serve()
+    lost.owned.release()  # partition 0 is still assigned: as a new object
+    assert next(job, None) is None

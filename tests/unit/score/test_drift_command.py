@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
+from scipy.linalg import subspace_angles
 
 from sfd_stream import SparseFrequentDirections
 from sfd_stream.cli import main
 from sfd_stream.cli.commands.basis import pinned_bases_of
 from sfd_stream.config.model import Settings
 from sfd_stream.reader.merged import MergedSketch, merge
-from sfd_stream.sketch.drift import moved_columns, principal_angles
+from sfd_stream.sketch.drift import moved_columns
 from tests.unit.reader.made import snapshot
 
 D = 20
@@ -88,5 +89,20 @@ def test_shares_add_up_to_one_and_follow_the_sines() -> None:
     shares = moved_columns(V, W)
     outside = np.sum((V - V @ W.T @ W) ** 2, axis=0)
     assert shares.sum() == pytest.approx(1)
-    assert np.allclose(shares * np.sum(np.sin(principal_angles(V, W)) ** 2), outside)
+    assert np.allclose(shares * np.sum(np.sin(subspace_angles(V.T, W.T)) ** 2), outside)
     assert not moved_columns(V, V).any()
+
+
+def test_the_angles_and_the_columns_are_drawn_into_a_file(
+    site: tuple[list[str], list[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options, (first, second, turned) = site
+    file, same = tmp_path / "drift.svg", tmp_path / "same.svg"
+    asked(capsys, "--from", first, "--to", turned, "--plot", str(file), *options)
+    drawn = file.read_text()
+    for words in ("The rows differ beyond", "certified band", "Columns that moved", "% of the turn"):
+        assert words in drawn
+    asked(capsys, "--from", first, "--to", second, "--columns", "1", "--plot", str(same), *options)
+    assert "Columns that moved" in same.read_text()
+    assert main(["drift", "--from", first, "--to", turned, "--plot", str(tmp_path / "drift.txt"), *options]) == 2
+    assert "must end in .png or .svg" in capsys.readouterr().err

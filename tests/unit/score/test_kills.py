@@ -65,7 +65,7 @@ def kill_all(scoring: Scoring, feed: list[list[bytes]], points: deque[tuple[str,
         scoring.run.broker.produce(scoring.run.topic, messages, partition=partition)
 
 
-@pytest.mark.parametrize("delivery", SCORE_POINTS)
+@pytest.mark.parametrize("delivery", smoke_first(["transactional", "at-least-once"]))
 @pytest.mark.parametrize("kills", [KILLS] if KILLS else smoke_first([SHORT_KILLS, 20]))
 def test_killed_anywhere_every_row_has_its_score(kafka: Broker, make_run: MakeRun, delivery: str, kills: int) -> None:
     chance = random.Random(kills)

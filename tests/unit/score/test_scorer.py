@@ -175,6 +175,7 @@ def test_rows_of_another_width_or_seed_are_refused(kafka: Broker, make_run: Make
     assert scoring.records() == []
 
 
+@pytest.mark.slow
 def test_records_that_retention_removed_are_logged_and_passed(kafka: Broker, make_run: MakeRun) -> None:
     topic, rows = kafka.create_topic(), Rows.random(400)
     messages = rows.messages(0)
@@ -219,6 +220,7 @@ def test_a_committed_offset_beyond_the_end_is_refused_with_advice(kafka: Broker,
         scoring.inside()
 
 
+@pytest.mark.slow
 def test_the_lag_of_a_scorer_that_delivers_nothing_grows_also_once_it_has_paused_reading(
     kafka: Broker, make_run: MakeRun
 ) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import msgpack
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from confluent_kafka import Message
 
 from sfd_stream import FixedColumns, HashedColumns, SparseFrequentDirections
@@ -17,7 +18,10 @@ from sfd_stream.kafka.records import PartitionBatch
 from sfd_stream.reader.merged import merge
 from sfd_stream.score.bases import ScoringBasis, basis_of
 from sfd_stream.score.scoring import BatchScorer, ScoredBatch
-from sfd_stream.wire.rows.decode import decode, encode_row
+from sfd_stream.sketch.rows import RowBlock
+from sfd_stream.sketch.scoring.block_angles import BlockAngles
+from sfd_stream.wire.rows.decode import decode
+from sfd_stream.wire.rows.encode import encode_row
 from sfd_stream.wire.score_states import RECENT_ROWS, ScoreState
 from tests.unit.reader.made import snapshot
 
@@ -201,7 +205,31 @@ def test_block_means_are_of_the_shares_outside_the_reference_of_rows_that_it_has
     assert np.allclose(found.state.shares.baseline, [shares[:10].mean(), shares[10:20].mean()])
     assert found.state.shares.rows == 2
     again = scored([message_of(row) for row in rows], basis, found.state, reference=reference)
-    assert again.state.shares == found.state.shares, "rows that are scored again are counted once"
+    assert again.state == found.state, "rows that are scored again are counted once"
+
+
+def test_angles_are_of_the_rows_that_the_reference_has_not_counted() -> None:
+    rows, reference = ordinary(25), replace(basis_with(counted_to=3), pinned=True)
+    values, scores = [message_of(row) for row in rows], reference.scorer.score(rows[3:])
+    wanted = reference.folded.rows(RowBlock.from_csr(sp.csr_array(rows[3:])), scores.coordinates, scores.residual)
+    for basis in (basis_with(), reference):
+        angles = scored(values, basis, reference=reference).state.angles
+        assert angles is not None
+        assert np.allclose(angles.roots.baseline, BlockAngles.of(10, 2).plus(wanted).roots.baseline)
+        assert (len(angles.roots.baseline), angles.rows) == (2, 2)
+
+
+def test_a_state_without_angles_keeps_its_means_and_begins_them() -> None:
+    reference = replace(basis_with(), pinned=True)
+    before = scored([message_of(row) for row in ordinary(25)], basis_with(), reference=reference).state
+    found = scored(
+        [message_of(row) for row in ordinary(10)],
+        basis_with(),
+        replace(before, angles=None),
+        first=25,
+        reference=reference,
+    ).state
+    assert (found.shares and found.shares.blocks, found.angles and found.angles.roots.blocks) == (3, 1)
 
 
 def test_a_new_basis_keeps_the_blocks_and_a_new_reference_begins_them_again() -> None:
@@ -209,8 +237,10 @@ def test_a_new_basis_keeps_the_blocks_and_a_new_reference_begins_them_again() ->
     before = scored(values, basis_with(), reference=reference).state
     kept = scored(values, replace(basis_with(), pinned=True, id="other"), before, first=10, reference=reference).state
     assert (kept.histogram.rows, kept.shares and kept.shares.blocks) == (10, 2)
+    assert (kept.angles and kept.angles.roots.blocks) == 2
     begun = scored(values, basis_with(), before, first=10, reference=replace(reference, id="another")).state
     assert (begun.histogram.rows, begun.shares and begun.shares.blocks) == (20, 1)
+    assert (begun.angles and begun.angles.roots.blocks) == 1
 
 
 def test_a_basis_that_is_the_reference_scores_rows_once() -> None:

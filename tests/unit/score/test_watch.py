@@ -37,10 +37,12 @@ def one_extreme() -> ScoredBatch:
     return scored([message_of(row) for row in rows], basis_with(), when={"residual_over_mean_min": 100})
 
 
-def changed() -> PartitionDrift:
-    """40 blocks near 0.2, then one at 0.5."""
-    shares = BlockMeans(1).plus(np.append(np.random.default_rng(0).normal(0.2, 0.01, 40), 0.5))
-    return PartitionDrift(shares, shares.significance(1e-4))
+def changed(share: float = 0.5, degrees: float = 20.0) -> PartitionDrift:
+    """40 blocks near a share of 0.2 and an angle of 5 degrees, then one at these."""
+    shares, angles = np.random.default_rng(0).normal([0.2, 5.0], [0.01, 0.2], (40, 2)).T
+    means = BlockMeans(1).plus(np.append(shares, share))
+    roots = BlockMeans(1).plus(np.cbrt(np.sin(np.radians(np.append(angles, degrees))) ** 2))
+    return PartitionDrift(means, means.significance(1e-4), roots, roots.significance(1e-4))
 
 
 def test_drift_is_exported_with_its_bounds() -> None:
@@ -51,6 +53,27 @@ def test_drift_is_exported_with_its_bounds() -> None:
     assert found["outside_ratio"] == pytest.approx(0.5)
     assert 0 < found["change_lower_ratio"] < 0.3 < found["change_upper_ratio"]
     assert found["p_value"] < 1e-4
+
+
+def test_angles_are_exported_in_degrees_with_their_bounds() -> None:
+    found = {name: value for (name, labels), value in samples(watch_with_scores()).items() if "_angle_" in name}
+    found = {name.removeprefix("sfd_score_drift_angle_"): value for name, value in found.items()}
+    assert found["baseline_degrees"] == pytest.approx(5.0, abs=0.1)
+    assert found["degrees"] == pytest.approx(20.0)
+    assert found["baseline_degrees"] < found["lower_degrees"] < 20 < found["upper_degrees"]
+    assert (found["significant"], found["p_value"] < 1e-4) == (1, True)
+
+
+@pytest.mark.parametrize(("share", "degrees", "both"), [(0.5, 5, (1, 0)), (0.2, 20, (0, 1)), (0.2, 5, (0, 0))])
+def test_the_page_names_a_partition_where_either_has_changed(
+    share: float, degrees: float, both: tuple[int, int]
+) -> None:
+    watch = watch_with_scores()
+    watch.status = replace(watch.status, drift={3: changed(share, degrees)})
+    found, of_three = samples(watch), (("partition", "3"),)
+    names = ("sfd_score_drift_significant", "sfd_score_drift_angle_significant")
+    assert tuple(found[name, of_three] for name in names) == both
+    assert json.loads(watch.status_json())["drift"] == {"3": any(both)}
 
 
 def test_before_the_first_block_after_the_baseline_only_its_progress_is_exported() -> None:

@@ -10,9 +10,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from sklearn.feature_extraction import FeatureHasher
 
-from sfd_stream.wire.columns import NAME_CHARS_MAX
+from sfd_stream.wire.columns import NAME_CHARS_MAX, GrowingColumns, HashedColumns
 from sfd_stream.wire.hashing import hash_decimals, signed_columns
-from sfd_stream.wire.rows.decode import GrowingColumns, HashedColumns, decode, encode_row
+from sfd_stream.wire.rows.decode import decode
+from sfd_stream.wire.rows.encode import encode_row
 
 words = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import msgpack
@@ -12,13 +14,14 @@ import pytest
 
 from sfd_stream import FormatError, ScoreHistogram
 from sfd_stream.sketch.intervals import Intervals
+from sfd_stream.sketch.scoring.block_angles import FOLDED, BlockAngles
 from sfd_stream.sketch.scoring.block_means import BlockMeans
 from sfd_stream.sketch.scoring.causes import Cause, Explanation
 from sfd_stream.sketch.scoring.histogram import SCORES, Bins
 from sfd_stream.sketch.scoring.score import Scores
 from sfd_stream.wire.frames import decode_map, encode_map
 from sfd_stream.wire.score_states import KIND, ScoreState, decode, encode, key_of, partition_of
-from sfd_stream.wire.scores import BasisNote, Origin, score_map
+from sfd_stream.wire.scores import BasisNote, Origin, PlainScores, score_map
 from sfd_stream.wire.scores import encode as encode_score
 from tests.docs.pages import ROOT
 
@@ -31,17 +34,20 @@ def array(*values: float) -> Any:
 
 SCORE = score_map(
     Origin("rows", 3, 1041, 0),
-    Scores(
-        coordinates=array(0.5, -1.25)[None],
-        residual=array(12.0),
-        residual_share=array(0.75),
-        residual_over_mean=Intervals(array(8.0), array(9.5), array(11.0)),
-        t2=Intervals(array(1.5), array(2.0), array(np.inf)),
-        p_value=array(0.0009765625),
+    PlainScores.of(
+        Scores(
+            coordinates=array(0.5, -1.25)[None],
+            residual=array(12.0),
+            residual_share=array(0.75),
+            residual_over_mean=Intervals(array(8.0), array(9.5), array(11.0)),
+            t2=Intervals(array(1.5), array(2.0), array(np.inf)),
+            p_value=array(0.0009765625),
+        ),
+        array(0.5, -1.25)[None],
+        array(0).astype(int),
     ),
     0,
-    array(0.5, -1.25)[None],
-    BasisNote("6b86b273ff34fce1", 2000, 2, True, 12.5),
+    BasisNote("6b86b273ff34fce1", 2000, 2, True, 12.5).as_map(),
     counted=False,
     earlier_rows=3071,
     reported=["p_value"],
@@ -77,12 +83,27 @@ def test_every_field_stands_in_the_table() -> None:
 
 HISTOGRAM = ScoreHistogram(7, 3, {name: Bins(np.array([-5, 64]), np.array([3, 4])) for name in SCORES})
 SHARES = BlockMeans(10, (0.25,) * 40, (0.5, 0.75), 2, 3, 1.5)
-STATE = ScoreState(1042, "newest, k=3, centred", HISTOGRAM, HISTOGRAM.merge(HISTOGRAM), "pinned 1f, k=3", SHARES)
+ANGLES = BlockAngles(
+    10, np.arange(FOLDED * 3 + 9).reshape(-1, 3) / 8, 7, BlockMeans(1, (0.25,) * 40, (0.125, 0.5, 0.0), 3)
+)
+BEFORE_ANGLES = ScoreState(
+    1042, "newest, k=3, centred", HISTOGRAM, HISTOGRAM.merge(HISTOGRAM), "pinned 1f, k=3", SHARES
+)
+STATE = replace(BEFORE_ANGLES, angles=ANGLES)
+GOLDEN = Path(__file__).parent / "golden"
 
 
 def test_a_state_comes_back() -> None:
     assert decode(encode(STATE)) == STATE
     assert decode(encode(ScoreState(0, ""))) == ScoreState(0, "")
+
+
+@pytest.mark.parametrize(("name", "state"), [("scorestate-1", BEFORE_ANGLES), ("scorestate-angles-1", STATE)])
+def test_the_golden_states_are_read_and_written_bit_for_bit(name: str, state: ScoreState) -> None:
+    """The first one is of the time before states had angles."""
+    data = (GOLDEN / f"{name}.bin").read_bytes()
+    assert decode(data) == state
+    assert encode(state) == data
 
 
 def test_every_damaged_state_is_refused() -> None:
@@ -110,6 +131,30 @@ def test_a_state_whose_blocks_do_not_fit_together_is_refused(change: dict[str, A
     for drift in ({**fields["drift"], **change}, 7, {}):
         with pytest.raises(FormatError, match="score state has drift"):
             decode(encode_map(KIND, fields | {"drift": drift}))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"looks": 1},
+        {"rows": 10},
+        {"block_rows": 11},
+        {"baseline": [0.25]},
+        {"recent": ["x", 1.0, 1.0]},
+        {"k": 4},
+        {"k": 0, "products": b""},
+        {"k": True},
+        {"products": None},
+        {"products": b"\xff" * 8 * (FOLDED + 3) * 3},
+    ],
+)
+def test_a_state_whose_angles_do_not_fit_together_is_refused(change: dict[str, Any]) -> None:
+    fields = decode_map(encode(STATE), kind=KIND)
+    for angles in ({**fields["angles"], **change}, 7, {}):
+        with pytest.raises(FormatError, match="score state has angles"):
+            decode(encode_map(KIND, fields | {"angles": angles}))
+    with pytest.raises(FormatError, match="score state has angles"):
+        decode(encode_map(KIND, {name: value for name, value in fields.items() if name != "drift"}))
 
 
 def test_the_key_of_a_state_names_group_topic_and_partition() -> None:

@@ -11,7 +11,8 @@ import pytest
 from sfd_stream.wire import compiled
 from sfd_stream.wire.columns import Columns, HashedColumns
 from sfd_stream.wire.formats.records import Decoder
-from sfd_stream.wire.rows.decode import DecodedBatch, RowLimits
+from sfd_stream.wire.rows.decode import DecodedBatch
+from sfd_stream.wire.rows.part import RowLimits
 
 
 @contextmanager

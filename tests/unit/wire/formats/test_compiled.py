@@ -24,7 +24,7 @@ from sfd_stream.wire.formats.from_protobuf import need, raw_reader
 from sfd_stream.wire.formats.proto_text import parse_proto
 from sfd_stream.wire.formats.records import Decoder, MsgpackDecoder, PlainReader, RecordDecoder
 from sfd_stream.wire.rows import decode
-from sfd_stream.wire.rows.decode import RowLimits
+from sfd_stream.wire.rows.part import RowLimits
 from tests.unit.wire.formats import events as shop
 from tests.unit.wire.formats.mutations import mutated
 from tests.unit.wire.formats.reference import assert_same, reference
@@ -354,6 +354,7 @@ def test_memory_does_not_grow_with_new_names() -> None:
     assert compiled._schema.cache_info().maxsize is not None
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("cargo") is None, reason="install cargo")
 def test_its_own_tests_pass() -> None:
     command = ["cargo", "test", "--offline", "--quiet", "--manifest-path", "native/Cargo.toml"]

@@ -18,7 +18,8 @@ from sfd_stream.wire.formats.from_avro import avro_reader
 from sfd_stream.wire.formats.from_json import read_json
 from sfd_stream.wire.formats.proto_text import ProtoSyntaxError, parse_proto
 from sfd_stream.wire.formats.records import Decoder, MsgpackDecoder, PlainReader, RecordDecoder
-from sfd_stream.wire.rows.decode import DecodedBatch, RowLimits
+from sfd_stream.wire.rows.decode import DecodedBatch
+from sfd_stream.wire.rows.part import RowLimits
 from tests.unit.wire.formats.events import (
     AVRO_SCHEMA,
     EVENT_INDEXES,

@@ -9,7 +9,7 @@ import pytest
 
 from sfd_stream.wire.compiled import is_available, take_rows
 from sfd_stream.wire.formats.records import Decoder, RecordDecoder
-from sfd_stream.wire.rows.decode import RowLimits
+from sfd_stream.wire.rows.part import RowLimits
 from tests.unit.wire.formats.events import events
 from tests.unit.wire.formats.mutations import mutated
 from tests.unit.wire.formats.reference import assert_same

@@ -12,17 +12,12 @@ import numpy as np
 import pytest
 
 from sfd_stream.errors import RowDecodeError
-from sfd_stream.wire.rows.decode import (
-    Columns,
-    FixedColumns,
-    GrowingColumns,
-    HashedColumns,
-    Reason,
-    RowLimits,
-    decode,
-    decode_one,
-    encode_row,
-)
+from sfd_stream.wire.columns import Columns, FixedColumns, GrowingColumns, HashedColumns
+from sfd_stream.wire.reasons import Reason
+from sfd_stream.wire.rows.decode import decode, decode_one
+from sfd_stream.wire.rows.encode import encode_row
+from sfd_stream.wire.rows.part import RowLimits
+from tests.support.slow import smoke_first
 
 FIXED = FixedColumns(10)
 HASHED = HashedColumns(10)
@@ -102,7 +97,7 @@ def reason_of(message: bytes, columns: Columns = FIXED, limits: RowLimits = LIMI
         ({"a key that is long": []}, Reason.OVER_LIMIT),
     ],
 )
-@pytest.mark.parametrize("crowd", [1, 40])
+@pytest.mark.parametrize("crowd", smoke_first([1, 40]))
 def test_a_bad_message_is_bad_by_its_reason(fields: dict[Any, Any], reason: Reason, crowd: int) -> None:
     good = encode_row([1, 4], [2.0, 3.0])
     batch = decode([msgpack.packb(fields), good] * crowd, FIXED, LIMITS)
@@ -189,7 +184,7 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize("crowd", [1, 40])
+@pytest.mark.parametrize("crowd", smoke_first([1, 40]))
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_message_costs_a_small_multiple_of_its_size(name: str, crowd: int) -> None:
     messages = [HOSTILE[name]] * crowd

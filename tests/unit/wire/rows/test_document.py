@@ -13,12 +13,15 @@ import pytest
 
 from sfd_stream import FeatureMap
 from sfd_stream.config import load
+from sfd_stream.loop.intake import Intake
+from sfd_stream.wire.columns import Columns, FixedColumns, HashedColumns
 from sfd_stream.wire.formats.from_json import read_json
 from sfd_stream.wire.formats.records import PlainReader, RecordDecoder
 from sfd_stream.wire.hashing import signed_columns
+from sfd_stream.wire.reasons import Reason
 from sfd_stream.wire.rows import encode
-from sfd_stream.wire.rows.decode import Columns, FixedColumns, HashedColumns, Reason, RowLimits, decode
-from sfd_stream.worker.intake import Intake
+from sfd_stream.wire.rows.decode import decode
+from sfd_stream.wire.rows.part import RowLimits
 from tests.docs.paste import limits_table
 
 PAGE = (Path(__file__).parents[4] / "docs" / "reference" / "formats.md").read_text(encoding="utf-8")
@@ -104,8 +107,8 @@ def test_the_library_has_the_limits_of_a_worker() -> None:
     """`decode` refuses what a worker with default settings refuses."""
     given = load(None, environ={}, overrides=["kafka.bootstrap.servers=b:1", "kafka.group.id=g", "input.topic=t",
                                               "sketch.d=5", "sketch.ell=2", "checkpoint.url=memory://x"])  # fmt: skip
-    intake: Any = Intake(given.settings.input, None, None, None)  # type: ignore[arg-type]
-    assert intake._limits == RowLimits()
+    intake: Any = Intake(given.settings.input, None, None)  # type: ignore[arg-type]
+    assert intake.settings.limits == RowLimits()
 
 
 def test_the_examples_in_docstrings_run() -> None:

@@ -10,7 +10,9 @@ import pytest
 import scipy.sparse as sp
 
 from sfd_stream.sketch.rows import RowBlock
-from sfd_stream.wire.rows.decode import FixedColumns, decode, decode_one, encode_row, encode_rows
+from sfd_stream.wire.columns import FixedColumns
+from sfd_stream.wire.rows.decode import decode, decode_one
+from sfd_stream.wire.rows.encode import encode_row, encode_rows
 
 
 def test_float32_values_travel_in_four_bytes_and_others_in_eight() -> None:

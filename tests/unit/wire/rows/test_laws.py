@@ -13,20 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sfd_stream.errors import RowDecodeError
+from sfd_stream.wire.columns import Columns, FixedColumns, GrowingColumns, HashedColumns
+from sfd_stream.wire.reasons import MAGNITUDE_MAX, Reason
 from sfd_stream.wire.rows import decode as wire
 from sfd_stream.wire.rows import read_lists
-from sfd_stream.wire.rows.decode import (
-    Columns,
-    DecodedBatch,
-    FixedColumns,
-    GrowingColumns,
-    HashedColumns,
-    Reason,
-    RowLimits,
-    decode,
-    encode_row,
-)
-from sfd_stream.wire.rows.part import MAGNITUDE_MAX
+from sfd_stream.wire.rows.decode import DecodedBatch, decode
+from sfd_stream.wire.rows.encode import encode_row, encode_rows
+from sfd_stream.wire.rows.part import RowLimits
 from tests.support.slow import smoke_first
 
 LIMITS = RowLimits(message_bytes_max=2000, nnz_max=40, rows_max=8, string_bytes_max=12)
@@ -261,7 +254,7 @@ def test_decoded_rows_encode_to_messages_that_decode_to_the_same_rows(values: li
     batch = decode(values, FIXED, LIMITS)
     for packed in (True, False):
         for rows_per_message in (None, 3):
-            again = list(wire.encode_rows(batch.block, packed=packed, rows_per_message=rows_per_message))
+            again = list(encode_rows(batch.block, packed=packed, rows_per_message=rows_per_message))
             assert rows_of(decode(again, FIXED)) == rows_of(batch)
 
 
