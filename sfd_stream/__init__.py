@@ -1,6 +1,6 @@
 """A live, certified low-rank sketch of a Kafka topic of sparse rows, by Sparse Frequent Directions.
 
-Importing this loads neither a Kafka client nor the command line; names load what they need when first used.
+Importing this package loads neither a Kafka client nor the command line. Each name is loaded when it is first used.
 """
 
 from __future__ import annotations
@@ -8,146 +8,87 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from sfd_stream.errors import (
-        BrokerRefusedError,
-        BrokerUnavailableError,
-        ChecksumError,
-        FencedError,
-        FormatError,
-        NewerFormatError,
-        NoSnapshotError,
-        ObjectExistsError,
-        ObjectMissingError,
-        RefusedStateError,
-        RowDecodeError,
-        SettingsError,
-        SfdError,
-        StoreError,
-        StoreRefusedError,
-        StoreUnavailableError,
-        TooManyBadMessagesError,
-        UnmergeableError,
-    )
-    from sfd_stream.reader.merged import MergedSketch
-    from sfd_stream.reader.reader import SnapshotReader
-    from sfd_stream.reader.transformer import SketchTransformer
-    from sfd_stream.sketch.drift import Drift, Significance, significance
-    from sfd_stream.sketch.estimator import FrequentDirections, NotFittedError, SparseFrequentDirections
-    from sfd_stream.sketch.intervals import Interval, Intervals
-    from sfd_stream.sketch.measures import covariance_error, projection_error
-    from sfd_stream.sketch.scoring.causes import Cause, Explanation
-    from sfd_stream.sketch.scoring.histogram import ScoreHistogram
-    from sfd_stream.sketch.scoring.score import Scorer, Scores
-    from sfd_stream.sketch.sketch import PCA, Sketch
-    from sfd_stream.sketch.synthetic import paper_synthetic
-    from sfd_stream.wire.columns import FixedColumns, GrowingColumns, HashedColumns
-    from sfd_stream.wire.features import FeatureMap
-    from sfd_stream.wire.rows.decode import decode, encode_row, encode_rows
+if TYPE_CHECKING:  # type checkers read only these; "as" makes a name public for them
+    from sfd_stream.errors import BrokerRefusedError as BrokerRefusedError
+    from sfd_stream.errors import BrokerUnavailableError as BrokerUnavailableError
+    from sfd_stream.errors import ChecksumError as ChecksumError
+    from sfd_stream.errors import FencedError as FencedError
+    from sfd_stream.errors import FormatError as FormatError
+    from sfd_stream.errors import NewerFormatError as NewerFormatError
+    from sfd_stream.errors import NoSnapshotError as NoSnapshotError
+    from sfd_stream.errors import ObjectExistsError as ObjectExistsError
+    from sfd_stream.errors import ObjectMissingError as ObjectMissingError
+    from sfd_stream.errors import RefusedStateError as RefusedStateError
+    from sfd_stream.errors import RowDecodeError as RowDecodeError
+    from sfd_stream.errors import SettingsError as SettingsError
+    from sfd_stream.errors import SfdError as SfdError
+    from sfd_stream.errors import StoreError as StoreError
+    from sfd_stream.errors import StoreRefusedError as StoreRefusedError
+    from sfd_stream.errors import StoreUnavailableError as StoreUnavailableError
+    from sfd_stream.errors import TooManyBadMessagesError as TooManyBadMessagesError
+    from sfd_stream.errors import UnmergeableError as UnmergeableError
+    from sfd_stream.reader.merged import MergedSketch as MergedSketch
+    from sfd_stream.reader.reader import SnapshotReader as SnapshotReader
+    from sfd_stream.reader.transformer import SketchTransformer as SketchTransformer
+    from sfd_stream.sketch.drift import Drift as Drift
+    from sfd_stream.sketch.drift import Significance as Significance
+    from sfd_stream.sketch.drift import significance as significance
+    from sfd_stream.sketch.estimator import FrequentDirections as FrequentDirections
+    from sfd_stream.sketch.estimator import NotFittedError as NotFittedError
+    from sfd_stream.sketch.estimator import SparseFrequentDirections as SparseFrequentDirections
+    from sfd_stream.sketch.intervals import Interval as Interval
+    from sfd_stream.sketch.intervals import Intervals as Intervals
+    from sfd_stream.sketch.measures import covariance_error as covariance_error
+    from sfd_stream.sketch.measures import projection_error as projection_error
+    from sfd_stream.sketch.scoring.causes import Cause as Cause
+    from sfd_stream.sketch.scoring.causes import Explanation as Explanation
+    from sfd_stream.sketch.scoring.histogram import ScoreHistogram as ScoreHistogram
+    from sfd_stream.sketch.scoring.score import Scorer as Scorer
+    from sfd_stream.sketch.scoring.score import Scores as Scores
+    from sfd_stream.sketch.sketch import PCA as PCA
+    from sfd_stream.sketch.sketch import Sketch as Sketch
+    from sfd_stream.sketch.synthetic import paper_synthetic as paper_synthetic
+    from sfd_stream.wire.columns import FixedColumns as FixedColumns
+    from sfd_stream.wire.columns import GrowingColumns as GrowingColumns
+    from sfd_stream.wire.columns import HashedColumns as HashedColumns
+    from sfd_stream.wire.features import FeatureMap as FeatureMap
+    from sfd_stream.wire.rows.decode import decode as decode
+    from sfd_stream.wire.rows.encode import encode_row as encode_row
+    from sfd_stream.wire.rows.encode import encode_rows as encode_rows
 
 __version__ = "0.2.0"
-"""The one place that has the version: package, image and chart take theirs from here."""
+"""The version. Package, image and chart read it from here."""
 
-_HOMES = {
-    "BrokerRefusedError": "errors",
-    "BrokerUnavailableError": "errors",
-    "Cause": "sketch.scoring.causes",
-    "ChecksumError": "errors",
-    "Drift": "sketch.drift",
-    "Explanation": "sketch.scoring.causes",
-    "FeatureMap": "wire.features",
-    "FencedError": "errors",
-    "FixedColumns": "wire.columns",
-    "FormatError": "errors",
-    "FrequentDirections": "sketch.estimator",
-    "GrowingColumns": "wire.columns",
-    "HashedColumns": "wire.columns",
-    "Interval": "sketch.intervals",
-    "Intervals": "sketch.intervals",
-    "MergedSketch": "reader.merged",
-    "NewerFormatError": "errors",
-    "NoSnapshotError": "errors",
-    "NotFittedError": "sketch.estimator",
-    "ObjectExistsError": "errors",
-    "ObjectMissingError": "errors",
-    "PCA": "sketch.sketch",
-    "RefusedStateError": "errors",
-    "RowDecodeError": "errors",
-    "ScoreHistogram": "sketch.scoring.histogram",
-    "Scorer": "sketch.scoring.score",
-    "Scores": "sketch.scoring.score",
-    "SettingsError": "errors",
-    "SfdError": "errors",
-    "Significance": "sketch.drift",
-    "Sketch": "sketch.sketch",
-    "SketchTransformer": "reader.transformer",
-    "SnapshotReader": "reader.reader",
-    "SparseFrequentDirections": "sketch.estimator",
-    "StoreError": "errors",
-    "StoreRefusedError": "errors",
-    "StoreUnavailableError": "errors",
-    "TooManyBadMessagesError": "errors",
-    "UnmergeableError": "errors",
-    "covariance_error": "sketch.measures",
-    "decode": "wire.rows.decode",
-    "encode_row": "wire.rows.decode",
-    "encode_rows": "wire.rows.decode",
-    "paper_synthetic": "sketch.synthetic",
-    "projection_error": "sketch.measures",
-    "significance": "sketch.drift",
+_NAMES = {
+    "errors": (
+        "BrokerRefusedError BrokerUnavailableError ChecksumError FencedError FormatError NewerFormatError"
+        " NoSnapshotError ObjectExistsError ObjectMissingError RefusedStateError RowDecodeError SettingsError"
+        " SfdError StoreError StoreRefusedError StoreUnavailableError TooManyBadMessagesError UnmergeableError"
+    ),
+    "reader.merged": "MergedSketch",
+    "reader.reader": "SnapshotReader",
+    "reader.transformer": "SketchTransformer",
+    "sketch.drift": "Drift Significance significance",
+    "sketch.estimator": "FrequentDirections NotFittedError SparseFrequentDirections",
+    "sketch.intervals": "Interval Intervals",
+    "sketch.measures": "covariance_error projection_error",
+    "sketch.scoring.causes": "Cause Explanation",
+    "sketch.scoring.histogram": "ScoreHistogram",
+    "sketch.scoring.score": "Scorer Scores",
+    "sketch.sketch": "PCA Sketch",
+    "sketch.synthetic": "paper_synthetic",
+    "wire.columns": "FixedColumns GrowingColumns HashedColumns",
+    "wire.features": "FeatureMap",
+    "wire.rows.decode": "decode",
+    "wire.rows.encode": "encode_row encode_rows",
 }
+"""The public names, by the module from which each is loaded."""
 
-__all__ = [
-    "PCA",
-    "BrokerRefusedError",
-    "BrokerUnavailableError",
-    "Cause",
-    "ChecksumError",
-    "Drift",
-    "Explanation",
-    "FeatureMap",
-    "FencedError",
-    "FixedColumns",
-    "FormatError",
-    "FrequentDirections",
-    "GrowingColumns",
-    "HashedColumns",
-    "Interval",
-    "Intervals",
-    "MergedSketch",
-    "NewerFormatError",
-    "NoSnapshotError",
-    "NotFittedError",
-    "ObjectExistsError",
-    "ObjectMissingError",
-    "RefusedStateError",
-    "RowDecodeError",
-    "ScoreHistogram",
-    "Scorer",
-    "Scores",
-    "SettingsError",
-    "SfdError",
-    "Significance",
-    "Sketch",
-    "SketchTransformer",
-    "SnapshotReader",
-    "SparseFrequentDirections",
-    "StoreError",
-    "StoreRefusedError",
-    "StoreUnavailableError",
-    "TooManyBadMessagesError",
-    "UnmergeableError",
-    "covariance_error",
-    "decode",
-    "encode_row",
-    "encode_rows",
-    "paper_synthetic",
-    "projection_error",
-    "significance",
-]
+_HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
+__all__ = list(_HOMES)
 
 
-if not TYPE_CHECKING:  # a type checker would take any name, mistyped ones too, for one that __getattr__ finds
+if not TYPE_CHECKING:  # else a type checker would accept any name, because of __getattr__
 
     def __getattr__(name: str) -> Any:
         if name not in _HOMES:

@@ -1,1 +1,1 @@
-"""Reading snapshots downstream."""
+"""Reads snapshots from their topic."""

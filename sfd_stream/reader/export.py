@@ -1,4 +1,4 @@
-"""A merged sketch as files that other programs read: .npz, .csv, .mtx. No pickle."""
+"""Writes a merged sketch to files that other programs read: .npz, .csv, .mtx. Without pickle."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sfd_stream.sketch.sketch import at_most
 
 
 def export(merged: MergedSketch, file: Path, k: int | None = None) -> None:
-    """In the form that the file's name asks for; `k` limits the directions of a table (.csv) and of .npz."""
+    """Writes the format of the file's suffix. `k` limits the directions of a table (.csv) and of .npz."""
     if file.suffix not in FORMS:
         raise SettingsError(f"{file} must end in {', '.join(FORMS)}: the ending selects the format")
     try:
@@ -27,18 +27,19 @@ def export(merged: MergedSketch, file: Path, k: int | None = None) -> None:
 
 
 def _npz(merged: MergedSketch, file: Path, k: int | None) -> None:
-    """B, its directions, the exact counters, names and what is missing; `numpy.load(file)` gives them by name.
+    """B, its directions, the exact counters, names and the missing partitions. `numpy.load(file)` reads them by name.
 
-    Directions are those of the columns: times `name_signs` they are those of the names.
+    The directions are over columns; multiplied by `name_signs` they are over names.
     """
-    sums, k = merged.sketch.column_sums, at_most(k, merged)
+    k = at_most(k, merged)
+    by_column = {name: getattr(merged, name) for name in ("column_sums", "column_squares")}
     columns = np.array(sorted(merged.names), dtype=np.int64)
     signs = np.ones(len(columns)) if merged.features is None else merged.features.signs()[columns]
     arrays = {
         "matrix": merged.sketch.matrix,
         "components": merged.components(k),
         "singular_values": merged.singular_values(k),
-        **({} if sums is None else {"column_sums": sums}),
+        **{name: sums for name, sums in by_column.items() if sums is not None},
         "name_columns": columns,
         "name_signs": signs,
         "names": np.array([merged.names[column] for column in sorted(merged.names)], dtype=np.str_),
@@ -59,7 +60,7 @@ def _csv(merged: MergedSketch, file: Path, k: int | None) -> None:
 
 
 def _mtx(merged: MergedSketch, file: Path, _: int | None) -> None:
-    """B as MatrixMarket, with its promise in the comment."""
+    """B as MatrixMarket, with its guarantee in the comment."""
     if not merged.sketch.matrix.size:
         raise NoSnapshotError(
             f"{file} is not written: the sketch has no rows yet, and MatrixMarket cannot hold an empty sketch"

@@ -1,11 +1,11 @@
-"""One sketch of all partitions, with the partitions that it has, the number of all, and the age of each."""
+"""Merges the sketches of all partitions into one, which names its partitions, their ages, and the missing ones."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -49,15 +49,6 @@ class MergedSketch(Sketch):
         state = f"all {whole} partitions" if self.complete else f"INCOMPLETE: {held} of {whole} partitions, no {some}"
         return f"MergedSketch({state}; oldest {max(self.ages_s.values()):.0f} s; {self.sketch!r})"
 
-    def __eq__(self, other: object) -> bool:
-        """Bit for bit, and of the same partitions."""
-        return isinstance(other, MergedSketch) and super().__eq__(other)
-
-    __hash__ = Sketch.__hash__
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return (partial(type(self), **{field.name: getattr(self, field.name) for field in fields(self)}), ())
-
     @property
     def complete(self) -> bool:
         """Whether every partition is in it."""
@@ -71,15 +62,15 @@ class MergedSketch(Sketch):
     @property
     def ages_s(self) -> dict[str, float]:
         """Seconds from a part's making to this reading, by `topic/partition`."""
-        labels = _labels(self.parts)
-        return {labels(part): max(self.read_at_s - part.made_at_s, 0.0) for part in self.parts}
+        label = _label_of(self.parts)
+        return {label(p, p.id.partition): max(self.read_at_s - p.made_at_s, 0.0) for p in self.parts}
 
     @cached_property
     def sketch(self) -> Sketch:
         """The same without its partitions."""
-        return Sketch(**_values(self))
+        return self._derived()
 
-    # As a Sketch answers, but where columns may grow
+    # Queries of a Sketch that also accept rows with fewer columns, if columns grow
 
     def project(self, X: Any, k: int | None = None) -> Float:
         """Rows of X in the coordinates of the k strongest directions (not centred).
@@ -100,20 +91,6 @@ class MergedSketch(Sketch):
         [0.0, 0.99]
         """
         return self.sketch.scorer(k, centred, growing=self.columns == "growing" if growing is None else growing)
-
-    # Sketches made of it: of which partitions they are, they do not know
-
-    def merge(self, other: Sketch) -> Sketch:
-        return self.sketch.merge(other)
-
-    def resized(self, ell: int) -> Sketch:
-        return self.sketch.resized(ell)
-
-    def padded(self, d: int) -> Sketch:
-        return self.sketch.padded(d)
-
-    def astype(self, dtype: Any) -> Sketch:
-        return self.sketch.astype(dtype)
 
     # In a file
 
@@ -150,7 +127,7 @@ class MergedSketch(Sketch):
 
 
 def snapshot_of_merge(merged: MergedSketch, snapshot_id: SnapshotId, made_at_s: float) -> Snapshot:
-    """As a snapshot of one partition of one: what is below it stands in its parts. As wide as its widest part."""
+    """The merged sketch as a snapshot of partition 0 of 1, as wide as its widest part. Its parts list the inputs."""
     return Snapshot(
         id=snapshot_id,
         partitions=1,
@@ -167,11 +144,11 @@ def snapshot_of_merge(merged: MergedSketch, snapshot_id: SnapshotId, made_at_s: 
 
 
 MISSING_MAX = 1_000_000
-"""The most partitions that are named as missing."""
+"""Maximum number of partitions that are listed as missing."""
 
 
 def read_later(merged: MergedSketch, read_at_s: float) -> MergedSketch:
-    """The same sketch, read at a later time: only the ages differ, and `sketch` is the same object."""
+    """The same sketch, read at a later time. Only the ages differ; the arrays are shared."""
     later = replace(merged, read_at_s=read_at_s)
     vars(later)["sketch"] = merged.sketch
     return later
@@ -185,9 +162,9 @@ def _values(sketch: Sketch) -> dict[str, Any]:
 def merge(
     snapshots: Sequence[Snapshot], read_at_s: float, *, ell: int | None = None, max_bytes: int | None = None
 ) -> MergedSketch:
-    """All of them as one, narrower ones padded with zero columns. UnmergeableError where that would not add up.
+    """Merges the snapshots into one sketch. UnmergeableError if their columns differ in meaning or they share rows.
 
-    `max_bytes` is what the padded ones may take in memory.
+    Narrower sketches are padded with zero columns; `max_bytes` limits the memory of that.
     """
     if not snapshots:
         raise NoSnapshotError("there is no snapshot to merge")
@@ -201,18 +178,17 @@ def merge(
     except OverflowError as error:
         raise UnmergeableError(f"the sketches can't be merged: {error}") from error
     names: dict[int, str] = {}
-    for snapshot in reversed(snapshots):  # the first to name a column keeps it
+    for snapshot in reversed(snapshots):  # the first name of a column is kept
         names.update(snapshot.names)
-    columns, seed = snapshots[0].columns, snapshots[0].hash_seed
-    if columns == "hashed" and seed is not None:
-        sketch = replace(sketch, features=HashedColumns(d, seed, names=names, mapping=snapshots[0].mapping).known())
+    first = snapshots[0]
+    sketch = replace(sketch, features=replace(first, names=names).features)
     return MergedSketch(
         **_values(sketch if ell is None else sketch.resized(ell)),
         parts=parts,
         missing=_missing(parts),
         names=names,
-        columns=columns,
-        hash_seed=seed,
+        columns=first.columns,
+        hash_seed=first.hash_seed,
         read_at_s=read_at_s,
         dtype="float32" if all(snapshot.dtype == "float32" for snapshot in snapshots) else "float64",
     )
@@ -229,7 +205,7 @@ def _check_meaning(snapshots: Sequence[Snapshot]) -> None:
 
 
 def _check_padding(snapshots: Sequence[Snapshot], d: int, max_bytes: int | None) -> None:
-    """One snapshot of very many columns makes all others as wide."""
+    """Limits the memory of padding: one snapshot with very many columns makes all others as wide."""
     needed = sum(8 * d * (len(each.sketch.matrix) + 1) for each in snapshots if each.sketch.d < d)
     if max_bytes is not None and needed > max_bytes:
         widest = max(snapshots, key=lambda each: each.sketch.d)
@@ -246,7 +222,7 @@ def _words(snapshot: Snapshot) -> str:
 
 
 def _check_rows_once(parts: Iterable[SnapshotPart]) -> None:
-    """Rows of one partition must not count twice: two groups that sketch a topic, or a merge beside its own parts."""
+    """Refuses parts that count rows twice: two groups that sketch one topic, or a merge together with its own parts."""
     seen: dict[Any, SnapshotPart] = {}
     for part in parts:
         twin = seen.setdefault(part.id.rows_of, part)
@@ -258,7 +234,7 @@ def _check_rows_once(parts: Iterable[SnapshotPart]) -> None:
 
 
 def _missing(parts: Iterable[SnapshotPart]) -> tuple[str, ...]:
-    """Of every topic that has a part, the partitions without one; the newest part knows best how many there are."""
+    """The partitions without a part, of every topic that has one. The newest part has the number of partitions."""
     parts = tuple(parts)
     topics: dict[tuple[Any, ...], list[SnapshotPart]] = {}
     for part in parts:
@@ -278,13 +254,8 @@ def _missing(parts: Iterable[SnapshotPart]) -> tuple[str, ...]:
     return tuple(missing)
 
 
-def _labels(parts: Iterable[SnapshotPart]) -> Any:
-    label = _label_of(parts)
-    return lambda part: label(part, part.id.partition)
-
-
 def _label_of(parts: Iterable[SnapshotPart]) -> Any:
-    """`topic/partition`; with the cluster before it where one topic's name stands for several."""
+    """`topic/partition`, after the cluster if several clusters have a topic of that name."""
     clusters: dict[str, set[Any]] = {}
     for part in parts:
         clusters.setdefault(part.id.topic, set()).add(part.id.cluster)

@@ -1,4 +1,4 @@
-"""The newest good message of every key, by (epoch, number). Older ones are dropped, junk is skipped. Pure."""
+"""Keeps the newest valid message of every key, by (epoch, number). Drops older ones and skips invalid ones. Pure."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ _SAMPLE_BYTES = 1 << 16
 
 
 KEYS_MAX = 200_000
-"""The most keys that are held: twice the partitions that a topic may have."""
+"""Maximum number of keys: twice the partitions that a topic may have."""
 
 
 def half_of_the_memory(limit: Path = Path("/sys/fs/cgroup/memory.max")) -> int:
-    """Of the machine, or of the container, where that is less."""
+    """Half of the memory of the machine, or of the container if that is less."""
     machine = int(os.sysconf("SC_PHYS_PAGES")) * int(os.sysconf("SC_PAGE_SIZE"))
-    with contextlib.suppress(OSError, ValueError):  # none, or the word "max"
+    with contextlib.suppress(OSError, ValueError):  # no such file, or the word "max"
         machine = min(machine, int(limit.read_text(encoding="ascii")))
     return machine // 2
 
 
 @dataclass
 class _Held:
-    """Of one key: the newest that was decoded, and what came after it and was not decoded yet."""
+    """The messages of one key: the newest decoded one, and a newer one that is not decoded yet."""
 
     good: Snapshot | Reference | None = None
     fresh: tuple[SnapshotId, bytes] | None = None
@@ -52,50 +52,47 @@ class _Held:
 
 @dataclass
 class Newest:
-    """Messages by key. They are decoded when somebody looks, so that the past of a topic costs no decoding.
+    """The newest message of each key. Messages are decoded on request, so that replaced ones are never decoded.
 
-    Everyone who may write to the topic can write anything. A message that is not a snapshot of its key is skipped and
-    counted, and changes nothing: what was good before stays. A null value resets its key.
+    Any client with write permission can write anything to the topic. A message that is not a snapshot of its key is
+    skipped and counted, and the previous valid one stays. A null value removes its key.
     """
 
     group: str | None = None
     max_snapshot_bytes: int = MAX_BYTES
     max_total_bytes: int = field(default_factory=half_of_the_memory)
-    dropped: int = 0
-    """Messages that were older than what is held, or the same again."""
     skipped: int = 0
-    """Messages that are no snapshot of their key, or one that can't be had."""
+    """Number of messages that are not a snapshot of their key, or refer to one that can't be fetched."""
     error: SfdError | None = None
-    """Why the last one was skipped."""
+    """Why the last message was skipped."""
     sample: bytes = b""
-    """The beginning of the last value that is no snapshot at all."""
+    """The first bytes of the last value that is not a snapshot."""
     held_bytes: int = 0
     _held: dict[str, _Held] = field(default_factory=dict)
 
     def offer(self, key: bytes | None, value: bytes | None, headers: Iterable[tuple[str, bytes | None]] = ()) -> bool:
-        """Takes the message if it is newer; returns whether it was. A null value removes its key and its order."""
+        """Keeps the message if it is newer, and returns whether it was. A null value removes the key and its order."""
         label = (key or b"").decode("utf-8", "replace")
         if self.group is not None and not label.startswith(f"{self.group}/"):
             return False
         if value is None:
             return self._forget(label)
-        told, held = SnapshotId.from_headers(headers), self._held.get(label)
-        if told is not None and told.key == label and self._is_old(told):
+        header_id, held = SnapshotId.from_headers(headers), self._held.get(label)
+        if header_id is not None and header_id.key == label and self._is_old(header_id):
             return False
         try:
-            found = _checked(label, value, told)
+            found = _checked(label, value, header_id)
         except FormatError as error:
-            self._skip(f"the snapshot {told}" if told is not None else f"the message {label!r:.200}", error, value)
+            self._skip(
+                f"the snapshot {header_id}" if header_id is not None else f"the message {label!r:.200}", error, value
+            )
             return False
-        ours = self.group is None or found.group == self.group
-        return ours and not self._is_old(found) and self._take(label, held or _Held(), found, value)
+        own = self.group is None or found.group == self.group
+        return own and not self._is_old(found) and self._take(label, held or _Held(), found, value)
 
-    def _is_old(self, told: SnapshotId) -> bool:
-        held = self._held.get(told.key)
-        if held is None or told.order > held.id.order:
-            return False
-        self.dropped += 1
-        return True
+    def _is_old(self, header_id: SnapshotId) -> bool:
+        held = self._held.get(header_id.key)
+        return held is not None and header_id.order <= held.id.order
 
     def _take(self, label: str, held: _Held, found: SnapshotId, value: bytes) -> bool:
         before = held.bytes if label in self._held else 0
@@ -134,16 +131,15 @@ class Newest:
     def all(
         self, fetch: Callable[[Reference], Snapshot] | None = None, *, final: bool = True
     ) -> list[Snapshot | Reference]:
-        """Decoded, in the order of groups, topics and partitions; `fetch` gives what a reference refers to.
+        """All decoded snapshots, in the order of groups, topics and partitions. `fetch` resolves a reference.
 
-        What turns out to be no snapshot is skipped. So is one whose object is missing, if that is `final`; else
-        ObjectMissingError is raised, because a newer message may be on its way. Raises the last error where nothing
-        good is left.
+        An invalid message is skipped. So is a reference to a missing object if `final`; else ObjectMissingError is
+        raised, because a newer message may follow. Raises the last error if no valid message is left.
         """
         found, missing = [], None
         for label in sorted(self._held, key=lambda key: _place(self._held[key].id)):
             try:
-                self._look(label, fetch)
+                self._decode(label, fetch)
             except (FormatError, StoreRefusedError, ObjectMissingError) as error:
                 if isinstance(error, ObjectMissingError) and not final:
                     missing = missing or error
@@ -157,8 +153,8 @@ class Newest:
             raise self.error
         return found
 
-    def _look(self, label: str, fetch: Callable[[Reference], Snapshot] | None) -> None:
-        """Decodes what came last under this key."""
+    def _decode(self, label: str, fetch: Callable[[Reference], Snapshot] | None) -> None:
+        """Decodes the last message of this key."""
         held = self._held[label]
         if held.fresh is None:
             return
@@ -172,7 +168,7 @@ class Newest:
         self._held[label], self.held_bytes = after, total
 
     def _fall_back(self, label: str, error: SfdError) -> None:
-        """To what was good before, if anything was."""
+        """Returns to the previous valid message, if there is one."""
         held = self._held[label]
         after = _Held(held.good)
         self._skip(f"the snapshot {held.id}", error)
@@ -185,13 +181,13 @@ class Newest:
 
 @dataclass
 class Epochs:
-    """The highest epoch of each partition of `topic`, as `group` published it, of which nothing else is kept."""
+    """The highest epoch of each partition of `topic` that `group` published."""
 
     group: str
     topic: str
     found: dict[int, int] = field(default_factory=dict)
     forged: dict[int, int] = field(default_factory=dict)
-    """Epochs that nobody can go above."""
+    """Epochs that no owner can exceed."""
 
     def note(self, key: bytes | None, value: bytes | None, headers: Iterable[tuple[str, bytes | None]] = ()) -> None:
         label = (key or b"").decode("utf-8", "replace")
@@ -204,17 +200,17 @@ class Epochs:
             self.forged.pop(int(number), None)
             return
         with contextlib.suppress(FormatError):
-            told = SnapshotId.from_headers(headers) or id_of(value)
-            if told.key == label:
-                of = self.found if followed(told.epoch) else self.forged
-                of[told.partition] = max(told.epoch, of.get(told.partition, 0))
+            header_id = SnapshotId.from_headers(headers) or id_of(value)
+            if header_id.key == label:
+                of = self.found if followed(header_id.epoch) else self.forged
+                of[header_id.partition] = max(header_id.epoch, of.get(header_id.partition, 0))
 
 
-def _checked(label: str, value: bytes, told: SnapshotId | None) -> SnapshotId:
-    """Whose message it is, by the value itself."""
+def _checked(label: str, value: bytes, header_id: SnapshotId | None) -> SnapshotId:
+    """The id in the value. It must match the id in the headers."""
     found = id_of(value)
-    if told is not None and told != found:
-        raise FormatError(f"a message's headers say {told}, its value is {found}")
+    if header_id is not None and header_id != found:
+        raise FormatError(f"a message's headers say {header_id}, its value is {found}")
     if found.key != label:
         raise FormatError(f"it is under the key {label!r:.200}, and its value is {found}")
     return found

@@ -1,4 +1,4 @@
-"""Pictures of what was read: spectrum with its error band, energy, components, drift. Needs the extra `plot`."""
+"""Plots of a merged sketch: spectrum with its error band, energy, components, drift. Needs the extra `plot`."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import numpy as np
 from sfd_stream.errors import NoSnapshotError, SettingsError
 from sfd_stream.printable import printable
 from sfd_stream.reader.merged import MergedSketch
+from sfd_stream.sketch.drift import Drift
 from sfd_stream.sketch.sketch import at_most
 
 _DPI = 120
@@ -21,7 +22,7 @@ _SUFFIXES = (".png", ".svg")
 
 
 def new_figure(panels: int = 1) -> Any:
-    """A figure of our own: no window, no global state."""
+    """A figure without a window and without global state."""
     try:
         from matplotlib.figure import Figure  # noqa: PLC0415 - an extra, wanted only for pictures
     except ImportError:
@@ -35,7 +36,7 @@ def save(figure: Any, file: Path) -> None:
     from matplotlib import rc_context  # noqa: PLC0415 - the figure has shown that it is there
 
     try:
-        # No date and no random ids: the same sketch is the same picture. Text stays text.
+        # No date and no random ids, so that the same sketch gives the same file. Text stays text.
         with rc_context({"svg.hashsalt": "sfd-stream", "svg.fonttype": "none"}):
             figure.savefig(file, metadata={"Date": None} if file.suffix == ".svg" else None)
     except OSError as error:
@@ -43,30 +44,26 @@ def save(figure: Any, file: Path) -> None:
 
 
 def spectrum(axes: Any, merged: MergedSketch, k: int) -> None:
-    """Singular values of B, and how much more those of the rows may be."""
+    """The singular values of B, and the upper bounds for those of the rows."""
     values = merged.singular_values(at_most(k, merged))
     ranks = np.arange(1, len(values) + 1)
     low = np.sqrt(np.maximum(values**2 - merged.sketch.rounding, 0.0))
-    axes.fill_between(ranks, low, np.sqrt(values**2 + merged.delta), alpha=0.25, color=_BAND, label="certified band")
-    axes.plot(ranks, values, ".-", color=_BAND, label="of the sketch")
+    _draw_band(axes, ranks, low, values, np.sqrt(values**2 + merged.delta), "of the sketch")
     axes.set(xlabel="direction", ylabel="singular value", title=f"Spectrum of {_rows(merged)}")
-    axes.legend()
 
 
 def energy(axes: Any, merged: MergedSketch, k: int) -> None:
-    """The share of ||A||F^2 in the best subspace of each dimension, between its certified ends."""
+    """The share of ||A||F^2 in the best subspace of each dimension, with its certified range."""
     k = min(k, max(merged.k_max, 1))
     found = [merged.explained(i) for i in range(1, k + 1)]
     ranks = np.arange(1, k + 1)
     lower, upper = [i.lower for i in found], [i.upper for i in found]
-    axes.fill_between(ranks, lower, upper, alpha=0.25, color=_BAND, label="certified band")
-    axes.plot(ranks, lower, ".-", color=_BAND, label="at least")
+    _draw_band(axes, ranks, lower, lower, upper, "at least")
     axes.set(xlabel="directions", ylabel="share of the squares", ylim=(0, 1.02), title=f"Energy of {_rows(merged)}")
-    axes.legend()
 
 
 def components(axes: Any, merged: MergedSketch, k: int) -> None:
-    """The strongest directions over the columns that matter most to them."""
+    """The strongest directions over their strongest columns."""
     found = merged.components_by_name(at_most(k, merged))
     weight = np.max(np.abs(found), axis=0)
     columns = np.sort(np.argsort(-weight, kind="stable")[:30])
@@ -79,7 +76,7 @@ def components(axes: Any, merged: MergedSketch, k: int) -> None:
 
 
 class DriftPoint(NamedTuple):
-    """All that the picture needs of one state, in hours and degrees."""
+    """One point of the drift plot, in hours and degrees."""
 
     hours: float
     angle: float
@@ -88,10 +85,10 @@ class DriftPoint(NamedTuple):
 
 
 def drift_points(newest: MergedSketch, history: Iterable[MergedSketch], k: int) -> list[DriftPoint]:
-    """The largest angle of each state to the first; a state is kept no longer than that takes.
+    """The largest angle between each state and the first one. Only one state at a time is kept in memory.
 
-    States with fewer directions than are compared, as at a stream's beginning, are left out. Raises NoSnapshotError
-    where there is no earlier state to compare with.
+    States with too few directions, as at the beginning of a stream, are left out. Raises NoSnapshotError if there is
+    no earlier state to compare with.
     """
     refuse_if_empty(newest)
     k = min(k, _rank(newest))
@@ -112,13 +109,32 @@ def drift_points(newest: MergedSketch, history: Iterable[MergedSketch], k: int) 
 
 
 def drift(axes: Any, newest: MergedSketch, points: Sequence[DriftPoint], k: int) -> None:
-    """The largest angle to the first state, in degrees, with how much of it may be sketch error."""
+    """The largest angle to the first state in degrees, with its error."""
     hours, angles, lower, upper = zip(*points, strict=True)
-    label = f"largest angle, k = {min(k, _rank(newest))}"
-    axes.fill_between(hours, lower, upper, alpha=0.25, color=_BAND, label="certified band")
-    axes.plot(hours, angles, ".-", color=_BAND, label=label)
+    _draw_band(axes, hours, lower, angles, upper, f"largest angle, k = {min(k, _rank(newest))}")
     title = f"Drift since the first snapshot{_incomplete(newest)}"
     axes.set(xlabel="hours since the first snapshot", ylabel="degrees", ylim=(0, 92), title=title)
+
+
+def compared(figure: Any, found: Drift, moved: Sequence[tuple[str, float]]) -> None:
+    """Two sketches: the angles between their directions with the certified band, and the columns that moved."""
+    angles, columns = figure.subplots(2)
+    ranks = np.arange(1, len(found.angles) + 1)
+    lower, middle, upper = np.degrees([found.lower, found.angles, found.upper])
+    _draw_band(angles, ranks, lower, middle, upper, "of the sketches")
+    verdict = "differ" if found.differs else "do not differ"
+    angles.set(xlabel="angle", ylabel="degrees", ylim=(0, 92), title=f"The rows {verdict} beyond the sketches' error")
+    angles.set_xticks(ranks)
+    names, shares = [_short(name) for name, _ in moved], [100 * share for _, share in moved]
+    columns.barh(range(len(moved)), shares, color=_BAND)
+    columns.set_yticks(range(len(moved)), names)
+    columns.invert_yaxis()
+    columns.set(xlabel="% of the turn", title="Columns that moved" if moved else "No column moved")
+
+
+def _draw_band(axes: Any, x: Any, lower: Any, middle: Any, upper: Any, label: str) -> None:
+    axes.fill_between(x, lower, upper, alpha=0.25, color=_BAND, label="certified band")
+    axes.plot(x, middle, ".-", color=_BAND, label=label)
     axes.legend()
 
 
@@ -152,4 +168,4 @@ def _made_at_s(merged: MergedSketch) -> float:
 def _short(name: str) -> str:
     name = printable(name)
     shown = name if len(name) <= 18 else f"{name[:17]}…"
-    return shown.replace("$", r"\$")  # else matplotlib would take it for a formula
+    return shown.replace("$", r"\$")  # else matplotlib would parse it as a formula

@@ -1,10 +1,10 @@
 """`SnapshotReader`: the live sketch of a topic, read from the topic of its snapshots.
 
-It keeps the newest snapshot of every partition by (epoch, number) and never goes back: what a worker that lost its
-partition publishes late is dropped. It joins no group and commits nothing. One thread at a time.
+It keeps the newest snapshot of every partition by (epoch, number) and never goes back: a late snapshot of a worker that
+lost its partition is dropped. It joins no group and commits nothing. One thread at a time may use it.
 
-Everyone who may write to the topic can write anything: what is no snapshot is skipped, counted and logged, references
-are followed only to stores that the reader was told to trust, and sizes are checked before memory is taken for them.
+Any client with write permission can write anything to the topic. A message that is not a snapshot is skipped, counted
+and logged. References are followed only to trusted stores. Sizes are checked before memory is allocated.
 """
 
 from __future__ import annotations
@@ -48,22 +48,23 @@ _UNDERSCORED = frozenset({"log_level"})
 class SnapshotReader:
     """Reads the snapshots of `topic` at the brokers `bootstrap`.
 
-    `group` chooses one consumer group's sketches where a topic holds several. Reading takes as long as it takes; it
-    fails when nothing comes for `timeout_s`. Other keywords are librdkafka's properties, with `_` for `.`:
+    `group` selects one consumer group's sketches if a topic holds several. Reading has no time limit, but it fails if
+    nothing arrives for `timeout_s`. Other keywords are librdkafka's properties, with `_` for `.`:
 
         SnapshotReader("host:9093", "sketches", security_protocol="SSL", ssl_ca_location="ca.pem")
 
-    `oauth_cb` is confluent-kafka's: a function that is given `sasl.oauthbearer.config` and returns a token and the
-    time in seconds at which it expires.
+    `oauth_cb` is confluent-kafka's: a function that gets `sasl.oauthbearer.config` and returns a token and the time in
+    seconds at which it expires.
 
-    Snapshots too large for a message are in the checkpoint store, and the topic has references to them. They are read
-    from `store_url`, or from the store that the reference names if it is one of `trusted_stores`; from no other.
+    Snapshots that are too large for a message are in the checkpoint store, and the topic has references to them. They
+    are read from `store_url`, or from the store in the reference if it is one of `trusted_stores`, and from no other.
     `store_options` are the store's credentials, as in `checkpoint.options`.
 
-    `max_snapshot_bytes` is the largest snapshot that is decoded, `max_total_bytes` is what all of them together may
-    take in memory (None: half of the machine's or container's).
+    `max_snapshot_bytes` is the largest snapshot that is decoded. `max_total_bytes` is the maximum memory for all of
+    them together (None: half of the memory of the machine or container).
 
-    `requesting` is entered around each request to a store, for a caller that waits for all but those at its exit.
+    `requesting` is a context manager around each request to a store. A caller can use it to exit without waiting for
+    such requests.
 
     >>> from sfd_stream import SnapshotReader
     >>> reader = SnapshotReader("localhost:9092", "sketches")
@@ -145,12 +146,12 @@ class SnapshotReader:
         try:
             return self.held()
         except ObjectMissingError:
-            # Retention removed what a newer snapshot has replaced: that one is in the topic by now.
+            # Retention removed the object because a newer snapshot replaced it. That one is in the topic by now.
             self.refresh()
             return self.held()
 
     def merged(self) -> MergedSketch:
-        """One sketch of all partitions, with the partitions that it has, the number of all, and the age of each.
+        """One sketch of all partitions. It names its partitions, their ages, and the missing ones.
 
         >>> [name for name, weight in reader.merged().top(1, columns=2)[0]]
         ['sun', 'sea']
@@ -158,10 +159,10 @@ class SnapshotReader:
         return self._merge(self.latest())
 
     def watch(self, *, every_s: float = 1.0, unchanged: bool = False) -> Iterator[MergedSketch]:
-        """The merged sketch as it is and then whenever it has changed, at most once in `every_s`; ends with `close`.
+        """Yields the merged sketch now and after each change, at most once per `every_s`, until `close`.
 
-        `unchanged` gives it every time, with its new ages. Waits while the topic is empty. After the first result it
-        also waits out broker and store outages. Permanent errors are raised.
+        With `unchanged` it is yielded every time, with new ages. Waits while the topic is empty. After the first result
+        it also waits out broker and store outages. Permanent errors are raised.
 
         >>> for merged in reader.watch(every_s=0.1):
         ...     print(merged.rows)
@@ -181,10 +182,10 @@ class SnapshotReader:
             changed |= self.wait(every_s)
 
     def held(self) -> list[Snapshot]:
-        """The newest snapshots read so far, without reading on.
+        """The newest snapshots read so far. Does not read from the topic.
 
-        An object that is missing raises ObjectMissingError once: a newer message may be on its way. If it is still
-        missing at the next call, its reference is skipped.
+        A missing object raises ObjectMissingError once, because a newer message may follow. If it is still missing at
+        the next call, its reference is skipped.
 
         >>> changed = reader.refresh()
         >>> len(reader.held())
@@ -202,17 +203,17 @@ class SnapshotReader:
 
     @property
     def skipped(self) -> int:
-        """Messages read so far that are no snapshot of their key, or one that can't be had."""
+        """The number of messages read so far that are not a snapshot of their key, or refer to one that is missing."""
         return self._newest.skipped
 
     @property
     def cluster_id(self) -> str | None:
-        """The brokers' cluster, once something was read."""
+        """The id of the brokers' cluster; None before the first read."""
         return self._tail.cluster_id
 
     @property
     def ids(self) -> Mapping[str, SnapshotId]:
-        """Whose snapshots have been read so far, by key: the newest id of each."""
+        """By key: the id of the newest snapshot read so far."""
         return self._newest.ids
 
     def refresh(self, go_on: Callable[[], bool] = lambda: True) -> bool:
@@ -243,9 +244,9 @@ class SnapshotReader:
         return changed
 
     def history(self, points: int = 100) -> Iterator[MergedSketch]:
-        """The merged sketch at up to `points` moments since every partition had a snapshot, in order of their times.
+        """The merged sketch at up to `points` moments since every partition had a snapshot, in order of time.
 
-        A compacted topic holds what was published since the last compaction. All of it is kept in memory meanwhile.
+        A compacted topic holds the snapshots published since the last compaction. All of them are kept in memory.
 
         >>> [merged.rows for merged in reader.history(points=10)]
         [9]
@@ -270,7 +271,7 @@ class SnapshotReader:
         for at, record in enumerate(records):
             past.offer(record.key, record.value, record.headers)
             if at in chosen:
-                # The bytes of what was replaced long ago may be gone, and what was damaged may be repaired since.
+                # Objects of replaced snapshots may be deleted, and damaged ones may have been repaired.
                 with contextlib.suppress(ObjectMissingError, FormatError):
                     yield self._merge(self._resolved(past, final=False))
 
@@ -279,7 +280,7 @@ class SnapshotReader:
             raise ValueError("this SnapshotReader is closed; create another")
 
     def _moments(self, records: list[Record]) -> list[int]:
-        """Where a newer snapshot came, from when on there was one of each partition that has one now."""
+        """The positions of newer snapshots, from where every partition that has a snapshot now had one."""
         past, wanted = self._empty(), set(self.ids)
         news = [past.offer(record.key, record.value, record.headers) and wanted <= set(past.ids) for record in records]
         return [at for at, one in enumerate(news) if one]
@@ -293,7 +294,7 @@ class SnapshotReader:
         return any(news)
 
     def _log_skipped(self) -> None:
-        """The first, then each time that there are twice as many."""
+        """Logs the first skipped message, then each time that their number has doubled."""
         if self._newest.skipped >= self._log_at:
             self._log_at = 2 * self._newest.skipped
             _LOG.warning(
@@ -304,7 +305,7 @@ class SnapshotReader:
             )
 
     def _merged_or_later(self) -> MergedSketch | None:
-        """None when a referenced snapshot can't be had now: a newer one is on its way, or the store comes back."""
+        """None if a referenced snapshot can't be fetched now: a newer one may follow, or the store may come back."""
         try:
             return self._merge(self.held())
         except (ObjectMissingError, StoreUnavailableError) as error:
@@ -363,7 +364,7 @@ class SnapshotReader:
         return resolve(reference, blob, store=url, max_bytes=limit)
 
     def _trusted_url(self, reference: Reference) -> str:
-        """Where to read it. Everyone who may write to the topic can write any address into a reference."""
+        """The trusted address to read from. Any client with write permission can write any address into a reference."""
         if self._store_url is not None:
             return self._store_url
         found = self._trusted.get(_plain(reference.store))
@@ -377,17 +378,17 @@ class SnapshotReader:
 
 
 def _plain(url: str) -> str:
-    """One of the ways to write it."""
+    """The normal form of a URL."""
     return unquote(url).rstrip("/")
 
 
 def dotted(name: str) -> str:
-    """A keyword as librdkafka's property: `security_protocol` is `security.protocol`."""
+    """A keyword as a librdkafka property: `security_protocol` is `security.protocol`."""
     return name if "." in name or name in _UNDERSCORED else name.replace("_", ".")
 
 
 def _thinned(moments: list[int], count: int) -> set[int]:
-    """About evenly, with the first and the last."""
+    """About `count` of the moments, evenly, with the first and the last."""
     if len(moments) <= count:
         return set(moments)
     return {moments[at * (len(moments) - 1) // max(count - 1, 1)] for at in range(count)}

@@ -1,12 +1,13 @@
-"""What was read, as plain values for people and machines: what `sfd-stream read --json` prints."""
+"""A merged sketch as plain values: the output of `sfd-stream read --json`."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from sfd_stream.reader.merged import MergedSketch
+from sfd_stream.sketch.rows import Float
 from sfd_stream.sketch.sketch import at_most
-from sfd_stream.sketch.tables import long_table
+from sfd_stream.sketch.tables import strongest
 
 
 def report(merged: MergedSketch, k: int, columns: int, *, centre: bool = False) -> dict[str, Any]:
@@ -38,7 +39,7 @@ def numbers_of(merged: MergedSketch) -> dict[str, Any]:
 
 
 def ratio_of(merged: MergedSketch) -> float:
-    """The bound as a share of ||A||F^2."""
+    """The error bound as a share of ||A||F^2."""
     return merged.delta / merged.squared_frobenius if merged.squared_frobenius else 0.0
 
 
@@ -59,46 +60,40 @@ def partitions_of(merged: MergedSketch) -> list[dict[str, Any]]:
 
 
 def directions_of(merged: MergedSketch, k: int, columns: int) -> list[dict[str, Any]]:
-    """Each with its singular value, its share of ||A||F^2 at least and at most, and its strongest columns."""
+    """Directions with their singular values, shares of ||A||F^2 (lower and upper bound), and strongest columns."""
     found = at_most(k, merged)
-    values = merged.singular_values(found)
-    total, sketch = merged.squared_frobenius or 1.0, merged.sketch
-    names = _strongest(merged.to_table(found, top=columns), len(values))
+    values = merged.singular_values(found).tolist()
+    shares = _shares([value**2 for value in values], merged.rounding, merged.delta, merged.squared_frobenius)
+    names = _strongest(merged, merged.components_by_name(found), columns)
     return [
-        {
-            "singular_value": float(value),
-            "share": [
-                max(float(value) ** 2 - sketch.rounding, 0.0) / total,
-                min((float(value) ** 2 + sketch.delta) / total, 1.0),
-            ],
-            "columns": best,
-        }
-        for value, best in zip(values, names, strict=True)
+        {"singular_value": value, "share": share, "columns": best}
+        for value, share, best in zip(values, shares, names, strict=True)
     ]
 
 
 def centred_directions_of(merged: MergedSketch, k: int, columns: int) -> list[dict[str, Any]]:
-    """Around the mean: each with its variance, its certified share of all variance, and its strongest columns."""
+    """Directions around the mean, with their variances, certified shares of all variance, and strongest columns."""
     if not merged.k_max:
         return []
     pca = merged.pca(min(k, merged.k_max))
-    total = merged.total_variance or 1.0
-    table = long_table(merged.sketch.by_name(pca.components), merged.name, columns)
+    values = pca.explained_variance.tolist()
+    shares = _shares(values, pca.error, pca.error, merged.total_variance)
+    names = _strongest(merged, merged.by_name(pca.components), columns)
     return [
-        {
-            "explained_variance": float(value),
-            "share": [max(float(value) - pca.error, 0.0) / total, min((float(value) + pca.error) / total, 1.0)],
-            "columns": best,
-        }
-        for value, best in zip(pca.explained_variance, _strongest(table, len(pca.components)), strict=True)
+        {"explained_variance": value, "share": share, "columns": best}
+        for value, share, best in zip(values, shares, names, strict=True)
     ]
 
 
-def _strongest(table: dict[str, Any], directions: int) -> list[list[dict[str, Any]]]:
-    """The rows of a long table, by direction."""
-    rows = [
-        {"column": int(column), "name": name, "weight": float(weight)}
-        for column, name, weight in zip(table["column"], table["name"], table["weight"], strict=True)
+def _shares(energies: list[float], below: float, above: float, total: float) -> list[list[float]]:
+    """The lower and the upper bound of each share of the total."""
+    total = total or 1.0
+    return [[max(energy - below, 0.0) / total, min((energy + above) / total, 1.0)] for energy in energies]
+
+
+def _strongest(merged: MergedSketch, directions: Float, columns: int) -> list[list[dict[str, Any]]]:
+    """The strongest columns of each direction, the strongest first."""
+    return [
+        [{"column": c, "name": merged.name(c), "weight": float(direction[c])} for c in best]
+        for direction, best in zip(directions, strongest(directions, columns).tolist(), strict=True)
     ]
-    width = len(rows) // max(directions, 1)
-    return [rows[at * width : (at + 1) * width] for at in range(directions)]

@@ -1,6 +1,6 @@
-"""What was read, as a scikit-learn style transformer: behind a web service, refreshed while it serves.
+"""A merged sketch as a scikit-learn style transformer, for example behind a web service, refreshed while it serves.
 
-A refresh swaps one reference, so that every `transform` uses one state from its first row to its last.
+A refresh replaces one reference, so that every call of `transform` uses one state for all of its rows.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from typing import Any, NamedTuple, Protocol, Self
 import numpy as np
 
 from sfd_stream.reader.merged import MergedSketch
-from sfd_stream.sketch.estimator import NotFittedError
+from sfd_stream.sketch.estimator import NotFittedError, Tunable
 from sfd_stream.sketch.features import Features
 from sfd_stream.sketch.rows import Float
 from sfd_stream.sketch.sketch import Sketch, back, coordinates
 
 
 class HasMerged(Protocol):
-    """A `SnapshotReader`, or whatever else can give a merged sketch."""
+    """A `SnapshotReader`, or any other source of a merged sketch."""
 
     def merged(self) -> MergedSketch: ...
 
@@ -30,12 +30,12 @@ class _State(NamedTuple):
     growing: bool
 
 
-class SketchTransformer:
-    """Rows to the coordinates of the k strongest directions of `source`: a sketch, or a reader of snapshots.
+class SketchTransformer(Tunable):
+    """Maps rows to the coordinates of the k strongest directions of `source`: a sketch, or a reader of snapshots.
 
-    `centre` takes the principal components of the centred rows, which needs the column sums; without it the
-    directions are those of the rows as they are. A refresh keeps each direction's sign as near to the last one's as
-    it can be, so that what was learned on the coordinates does not flip.
+    With `centre` the directions are the principal components of the centred rows, which needs the column sums. A
+    refresh keeps the sign of each direction as near to the last one as possible, so that models trained on the
+    coordinates stay valid.
 
         model = SketchTransformer(reader, k=10).fit()
         for merged in reader.watch():        # in a thread of its own
@@ -54,28 +54,8 @@ class SketchTransformer:
         self.k = k
         self.centre = centre
 
-    def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: ARG002 - scikit-learn's signature
-        """The constructor's parameters by name.
-
-        >>> model.get_params()["k"]
-        3
-        """
-        return {"source": self.source, "k": self.k, "centre": self.centre}
-
-    def set_params(self, **params: Any) -> Self:
-        """Change parameters; they apply from the next `fit` or `refresh` on.
-
-        >>> model.set_params(k=2).fit().transform(X[:2]).shape
-        (2, 2)
-        """
-        for name, value in params.items():
-            if name not in self.get_params():
-                raise ValueError(f"SketchTransformer has no parameter {name!r}; it has {', '.join(self.get_params())}")
-            setattr(self, name, value)
-        return self
-
     def fit(self, X: object = None, y: object = None) -> Self:  # noqa: ARG002 - scikit-learn's signature
-        """Take the directions from the source. X is not used: the sketch is of the rows already.
+        """Take the directions from the source. X is not used: the sketch contains the rows already.
 
         >>> model.fit().n_features_in_
         50
@@ -115,7 +95,7 @@ class SketchTransformer:
         return self.fit(X, y).transform(X)
 
     def inverse_transform(self, Z: Any) -> Float:
-        """The rows that k coordinates stand for.
+        """Rows of d columns from k coordinates.
 
         >>> model.inverse_transform(model.transform(X[:2])).shape
         (2, 50)
@@ -136,7 +116,7 @@ class SketchTransformer:
 
     @property
     def singular_values_(self) -> Float:
-        """Of the directions; with `centre` the square roots of the explained variances."""
+        """The singular values of the directions; with `centre` the square roots of the explained variances."""
         return self._fitted().values
 
     @property
@@ -145,7 +125,7 @@ class SketchTransformer:
         return int(self._fitted().components.shape[1])
 
     def get_feature_names_out(self, input_features: object = None) -> Any:  # noqa: ARG002 - scikit-learn's signature
-        """A name for each column of what `transform` returns.
+        """A name for each column of the result of `transform`.
 
         >>> model.get_feature_names_out().tolist()[:2]
         ['sketch0', 'sketch1']
@@ -154,17 +134,6 @@ class SketchTransformer:
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_state")
-
-    def __sklearn_tags__(self) -> Any:
-        from sklearn.utils import InputTags, Tags, TargetTags, TransformerTags  # noqa: PLC0415 - only it asks
-
-        return Tags(
-            estimator_type=None,
-            target_tags=TargetTags(required=False),
-            transformer_tags=TransformerTags(),
-            input_tags=InputTags(sparse=True),
-            requires_fit=True,
-        )
 
     def __repr__(self) -> str:
         return f"SketchTransformer({self.source!r}, k={self.k}, centre={self.centre})"
@@ -192,7 +161,7 @@ def _sketch_of(given: Sketch | MergedSketch | HasMerged) -> Sketch | MergedSketc
 
 
 def _aligned(fresh: _State, last: _State) -> _State:
-    """Each direction turned towards the last one of its place."""
+    """Rotates each new direction towards the last one at the same position."""
     k, d = min(len(fresh.components), len(last.components)), min(fresh.components.shape[1], last.components.shape[1])
     signs = np.ones(len(fresh.components))
     signs[:k] = np.where(np.sum(fresh.components[:k, :d] * last.components[:k, :d], axis=1) < 0, -1.0, 1.0)

@@ -1,4 +1,4 @@
-"""What the columns of a sketch stand for, where they have names: the part that the mathematics must know."""
+"""The names of a sketch's columns: the interface that the mathematics needs."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ class Features(Protocol):
         """The rows of mappings from names to values, and the features with the names learned from them."""
 
     def column_of(self, name: str) -> tuple[int, float]:
-        """The column of a name, and the sign that it has there."""
+        """The column of a name, and the name's sign in that column."""
 
     def signs(self) -> Float:
-        """The sign that each column's name has there; 1 where it is not known."""
+        """The sign of each column's name; 1 if the name is unknown."""
 
     def known(self) -> Self:
-        """The features that learn no further names: what a sketch keeps."""
+        """A copy that learns no further names, for a sketch to keep."""
 
     def joined(self, other: Self) -> Self:
         """The features of rows of both, with the names of both. ValueError if their columns do not mean the same."""

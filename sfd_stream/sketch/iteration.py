@@ -10,19 +10,19 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 
-from sfd_stream.sketch.rows import Float, Int, squared_frobenius
+from sfd_stream.sketch.rows import Float, Int, equal_counts
 from sfd_stream.sketch.stack import Stack
 from sfd_stream.sketch.verify import EPS
 
 POWER_CONSTANT = 0.25
-"""What stands before log(n/eps)/eps in the paper's q = Theta(log(n/eps)/eps). VerifySpectral catches a q too small."""
+"""The constant of the paper's q = Theta(log(n/eps)/eps). VerifySpectral detects a q that is too small."""
 
 OVERSAMPLING = 6
 GAUSSIANS = 2
 """Start columns that are not made of rows: they find a burst in columns that the groups' sums cancel."""
 
-COMPARED, UNEVEN = 64, 2.0
-"""Energy is uneven where one of 64 groups with equal numbers of rows has at least twice the mean of all."""
+UNEVEN = 2.0
+"""Energy is uneven where one of some groups with equal numbers of rows has at least this many times their mean."""
 
 MORE_WHERE_UNEVEN, MORE_D_MAX = 18, 1 << 16
 """How many more start columns there are where energy is uneven: with them two passes separate a burst from noise that
@@ -32,7 +32,7 @@ SQUARE_MIN = 1e-200
 """A squared length below this may have lost digits to underflow."""
 
 DEPENDENT = 1e-8
-"""Directions in which the scaled Gram matrix of the products is below this are left out: they amplify rounding."""
+"""Directions with a smaller eigenvalue of the products' scaled Gram matrix are left out: they amplify rounding."""
 
 
 def simultaneous_iteration(A: Any, k: int, eps: float, rng: np.random.Generator) -> Float:
@@ -65,7 +65,7 @@ class Ritz:
     values2: Float
     """Squared singular values of P, descending."""
     amplified: float
-    """How many times larger the rounding of P is than that of a product with M."""
+    """The rounding error of P, as a multiple of that of a product with M."""
 
     def directions(self) -> Float:
         """Orthonormal directions (d x s) spanning the rows of P."""
@@ -144,7 +144,7 @@ def _triangular_whitening(G: Float) -> Float | None:
 
 
 def exact_ritz(stack: Stack, ell: int) -> Ritz:
-    """All of M, where its rows or its columns are few: nothing needs to be random. At least ell + 1 directions."""
+    """Ritz of all of M, if it has few rows or few columns. Nothing is random. At least ell + 1 directions."""
     if stack.rows <= stack.d:
         small = stack.rows * stack.d <= DENSE_ENTRIES_MAX
         return ritz_of(np.ascontiguousarray(stack.dense().T) if small else _top_of_few_rows(stack, ell + 1))
@@ -177,7 +177,7 @@ def start_columns(stack: Stack, width: int, rng: np.random.Generator, *, uneven:
     if uneven:
         more = MORE_WHERE_UNEVEN if stack.d <= MORE_D_MAX else OVERSAMPLING
         fresh += min(more, min(stack.rows, stack.d) - known - fresh)
-    bounds = _equal_energy(stack, fresh - GAUSSIANS) if uneven else _equal_counts(stack, fresh - GAUSSIANS)
+    bounds = _equal_energy(stack, fresh - GAUSSIANS) if uneven else equal_counts(stack.block.rows, fresh - GAUSSIANS)
     groups = len(bounds) - 1
     X = np.empty((stack.d, known + fresh))
     X[:, :known] = stack.B.T
@@ -188,20 +188,12 @@ def start_columns(stack: Stack, width: int, rng: np.random.Generator, *, uneven:
 
 
 def is_uneven(stack: Stack) -> bool:
-    """Whether some of the rows hold far more energy than as many others: a burst, or a stream whose scale changes."""
-    bounds = stack.A.indptr[_equal_counts(stack, COMPARED)]
-    energies = [squared_frobenius(stack.A.values[low:high]) for low, high in pairwise(bounds)]
-    return max(energies) * len(energies) > UNEVEN * sum(energies)
-
-
-def _equal_counts(stack: Stack, groups: int) -> Int:
-    """Where groups of about as many rows begin, and the end of the last."""
-    rows = stack.block.rows
-    return np.linspace(0, rows, min(groups, rows) + 1).astype(np.int64)
+    """Whether some rows have far more energy than as many others: a burst, or a stream with changing scale."""
+    return bool(stack.energies.max() > UNEVEN * stack.energies.mean())
 
 
 def _equal_energy(stack: Stack, groups: int) -> Int:
-    """The same for groups of about equal sums of squares. A row above a group's share is one of its own."""
+    """The bounds of groups with about equal sums of squares. A row above a group's share is a group of its own."""
     squares = np.square(stack.A.values)
     before = np.append(0.0, np.cumsum(squares))[stack.A.indptr]
     marks = np.searchsorted(before, np.linspace(0, before[-1], groups + 1)[1:-1])
@@ -209,7 +201,7 @@ def _equal_energy(stack: Stack, groups: int) -> Int:
 
 
 def restart_columns(ritz: Ritz, witnesses: Float, width: int, rng: np.random.Generator) -> Float:
-    """After a shrink that missed something: what was found, what the certificate found, and fresh Gaussian columns."""
+    """Start columns after a shrink that missed a direction: those found, the witnesses, and new Gaussian columns."""
     V = ritz.directions()[:, :width]
     fresh = max(width - V.shape[1], GAUSSIANS)
     return _aside(np.hstack([V, witnesses, rng.standard_normal((len(V), fresh))]), V.shape[1])

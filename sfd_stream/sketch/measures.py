@@ -48,7 +48,7 @@ def covariance_error(A: Any, sketch: Sketch) -> float:
 def projection_error(A: Any, sketch: Sketch, k: int) -> float:
     """proj-err = ||A - A V_k V_k'||_F^2 / ||A - A_k||_F^2 for the k strongest directions V_k of B; at least 1.
 
-    A sketch that has fewer than k directions is judged by all that it has.
+    For a sketch with fewer than k directions, all of them are used.
 
     >>> from sfd_stream import SparseFrequentDirections, covariance_error, paper_synthetic, projection_error
     >>> A = paper_synthetic(500, 50, 5, seed=0)

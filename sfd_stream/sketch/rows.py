@@ -1,9 +1,10 @@
-"""Rows as checked CSR arrays. What passes through here is finite, in range, sorted and without duplicates."""
+"""Rows as checked CSR arrays: finite, in range, sorted and without duplicates."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from numbers import Integral
 from typing import Any, Final
 
@@ -19,11 +20,14 @@ D_MAX = 2**31
 """Columns are int32, so d never exceeds this."""
 
 VALUE_MAX = 1e150
-"""The largest magnitude taken: its square, and a sum of many of them, stay below the float64 range."""
+"""The largest accepted magnitude: its square, and the sum of many of them, stay within the float64 range."""
 
+
+GROUPS = 64
+"""Of a block's rows, to compare their energies."""
 
 PLAIN: Final = ("C_CONTIGUOUS", "ALIGNED", "ENSUREARRAY")
-"""What products ask of an array; one that is otherwise is copied."""
+"""Requirements of products on an array. Other arrays are copied."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,11 +46,10 @@ class RowBlock:
 
     @classmethod
     def from_arrays(cls, indptr: npt.ArrayLike, indices: npt.ArrayLike, values: npt.ArrayLike, d: int) -> RowBlock:
-        """Any CSR arrays, checked and made canonical; a `ValueError` names the first row that can't be taken.
+        """Any CSR arrays, checked and made canonical. A `ValueError` names the first invalid row.
 
-        Duplicate columns of a row add up in the order given, zeros are dropped. The arrays are copied, so
-        what the caller does to them later changes nothing here. Linear in the non-zeros when rows come
-        sorted.
+        Duplicate columns of a row are added in the given order, and zeros are dropped. The arrays are copied, so later
+        changes to them have no effect. The time is linear in the non-zeros if rows are sorted.
         """
         if not 1 <= d <= D_MAX:
             raise ValueError(f"d must be in [1, {D_MAX}], not {d}")
@@ -65,7 +68,7 @@ class RowBlock:
     def from_csr(cls, matrix: Any, *, copy: bool = True) -> RowBlock:
         """Any scipy sparse matrix, checked and made canonical as `from_arrays` does.
 
-        Without `copy` the block may be of the matrix' own arrays: only for as long as nobody changes those.
+        Without `copy` the block may share the matrix's arrays, which must not change while the block is used.
         """
         csr = sp.csr_array(matrix)
         if _plain(csr):
@@ -88,6 +91,12 @@ class RowBlock:
         """The sum of all squares; infinite where it overflows."""
         return squared_frobenius(self.values)
 
+    @cached_property
+    def group_squares(self) -> Float:
+        """The sums of squares of GROUPS groups of rows, in order, with about equal numbers of rows."""
+        bounds = self.indptr[equal_counts(self.rows, GROUPS)]
+        return np.array([squared_frobenius(self.values[low:high]) for low, high in pairwise(bounds.tolist())])
+
     def csr(self) -> Any:
         """The same rows as a scipy matrix, sharing memory."""
         matrix = sp.csr_array((self.values, self.indices, self.indptr), shape=(self.rows, self.d), copy=False)
@@ -103,16 +112,21 @@ class RowBlock:
         return RowBlock(self.indptr[start : stop + 1] - low, self.indices[low:high], self.values[low:high], self.d)
 
 
+def equal_counts(rows: int, groups: int) -> Int:
+    """The bounds of groups with about equal numbers of rows; of fewer groups if there are fewer rows."""
+    return np.linspace(0, rows, min(groups, rows) + 1).astype(np.int64)
+
+
 def _plain(csr: Any) -> bool:
-    """Canonical as it is, except for its values' size: a few quick passes that most matrices survive; others get the
-    slow ones, which say why.
+    """Whether the matrix is canonical, except for the size of its values. This takes a few quick passes. The slow
+    passes for other matrices report the reason.
     """
     data, indices, indptr = csr.data, csr.indices, csr.indptr
     if data.dtype.kind not in "iuf" or not len(data) or csr.shape[1] > D_MAX:
         return False
     return bool(
         data.all()
-        and indices.view(f"u{indices.itemsize}").max() < csr.shape[1]  # a negative one is huge there
+        and indices.view(f"u{indices.itemsize}").max() < csr.shape[1]  # a negative index is huge as an unsigned one
         and _rising(indptr, indices)
     )
 
@@ -120,18 +134,18 @@ def _plain(csr: Any) -> bool:
 def canonical(indptr: Int, indices: Index, values: Float, d: int) -> RowBlock:
     """Rows in range and finite, as a block: columns sorted, duplicates summed in order, zeros dropped.
 
-    Trusts its arguments and may share their memory. A sum of duplicates may exceed `VALUE_MAX`: the caller
-    looks.
+    Trusts its arguments and may share their memory. A sum of duplicates may exceed `VALUE_MAX`; the caller checks that.
     """
     if not _rising(indptr, indices):
         indptr, indices, values = _sorted_and_summed(indptr, indices, values, d)
     if not values.all():
-        indptr, indices, values = _without_zeros(indptr, indices, values)
+        kept = values != 0
+        indptr, indices, values = _pointers(indptr, kept), indices[kept], values[kept]
     return RowBlock(indptr, indices, values, d)
 
 
 def matrix_of(X: Any) -> Any:
-    """X as a sparse matrix or a two-dimensional array of real numbers. The error says what is wrong with it."""
+    """X as a sparse matrix or a two-dimensional array of real numbers. The error names the reason otherwise."""
     matrix = X if sp.issparse(X) else _dense(X)
     if matrix.dtype.kind == "c":
         raise ValueError("Complex data not supported: the sketch is of real rows")
@@ -164,15 +178,10 @@ def squared_frobenius(X: Float) -> float:
     return float(np.einsum("i,i", flat, flat))
 
 
-def row_of_entry(indptr: Int) -> Int:
-    """The row that each non-zero belongs to."""
-    return np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
-
-
 def _rising(indptr: Int, indices: Index) -> bool:
     rises = indices[1:] > indices[:-1]
     inner = indptr[1:-1]
-    # From one row to the next anything may follow.
+    # The first column of the next row may be any.
     rises[inner[(inner > 0) & (inner < len(indices))] - 1] = True
     return bool(rises.all())
 
@@ -192,7 +201,7 @@ def _sorted_and_summed(indptr: Int, indices: Index, values: Float, d: int) -> tu
 
 
 def _stable_order(indptr: Int, indices: Index, d: int) -> Int:
-    """The order that sorts each row by column, equal columns left as they come.
+    """The order that sorts each row by column and keeps the order of equal columns.
 
     Rows are sorted as the rows of matrices, which is several times as fast as one sort of all entries. Rows of similar
     length share a matrix, the shorter ones filled up.
@@ -208,13 +217,13 @@ def _stable_order(indptr: Int, indices: Index, d: int) -> Int:
         places = np.arange(int(lengths[rows].max()))
         entries, filled = starts[rows, None] + places, places < lengths[rows, None]
         columns = indices.take(entries, mode="clip")
-        columns[~filled] = d - 1  # the last column at the last places: what fills up stays behind the row
+        columns[~filled] = d - 1  # padding has the last column and the last places, so it is sorted behind the row
         order[entries[filled]] = _row_orders(columns, starts[rows], d)[filled]
     return order
 
 
 def _powers(lengths: Int) -> Int:
-    """The power of two that each length reaches at most."""
+    """For each length, the exponent of the smallest power of two that is not less."""
     return np.ceil(np.log2(np.maximum(lengths, 1))).astype(np.int64)
 
 
@@ -230,11 +239,6 @@ def _row_orders(columns: Index, starts: Int, d: int) -> Int:
     key &= kind((1 << bits) - 1)
     orders: Int = starts[:, None] + key
     return orders
-
-
-def _without_zeros(indptr: Int, indices: Index, values: Float) -> tuple[Int, Index, Float]:
-    kept = values != 0
-    return _pointers(indptr, kept), indices[kept], values[kept]
 
 
 def _pointers(indptr: Int, kept: npt.NDArray[np.bool_]) -> Int:

@@ -54,10 +54,8 @@ class Shrunk:
     """At least the norm, except with the failure probability that `attempts` shares add up to."""
     rounding: float
     """How far rounding may have pushed B'B' above M'M."""
-    trace: float
     attempts: int = 0
     """Verifications used; 0 where nothing was random."""
-    passes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +124,7 @@ def unverified_shrink(B: Float, block: RowBlock, ell: int, chance: Chance) -> Sh
 
 def _merged(stack: Stack, Bprime: Float, lost: float, ell: int, attempts: int) -> Shrunk:
     merged, lambda2 = dense_shrink(np.vstack([stack.B, Bprime]), ell)
-    return _shrunk(stack, merged, lost + lambda2, amplified=sqrt(ell), attempts=attempts, passes=1)
+    return _shrunk(stack, merged, lost + lambda2, amplified=sqrt(ell), attempts=attempts)
 
 
 def full_dense_shrink(B: Float, block: RowBlock, ell: int, chance: Chance) -> Shrunk:  # noqa: ARG001 - one face for all
@@ -151,14 +149,12 @@ def fused_shrink(B: Float, block: RowBlock, ell: int, chance: Chance) -> Shrunk:
         kept, lambda2 = ritz.shrunk(ell)
         last = passes >= PASSES_MAX
         missed = (MISSED_UNEVEN if uneven else MISSED) * lambda2
-        found = _certify(stack, kept, missed, ell, delta_i, chance, amplified=ritz.amplified, last=last)
-        if found.missed is None:
-            return _shrunk(stack, kept, found.upper, amplified=ritz.amplified, attempts=passes, passes=passes)
-        if last and min(stack.rows, stack.d) <= EXACT_MAX:
+        upper, directions = _certify(stack, kept, missed, ell, delta_i, chance, amplified=ritz.amplified, last=last)
+        if directions is not None and last and min(stack.rows, stack.d) <= EXACT_MAX:
             return exact_shrink(stack, ell, attempts=passes)
-        if passes >= 4 * PASSES_MAX:
-            return _shrunk(stack, kept, found.upper, amplified=ritz.amplified, attempts=passes, passes=passes)
-        starts.append(restart_columns(ritz, found.missed, width, chance.search))
+        if directions is None or passes >= 4 * PASSES_MAX:
+            return _shrunk(stack, kept, upper, amplified=ritz.amplified, attempts=passes)
+        starts.append(restart_columns(ritz, directions, width, chance.search))
     raise AssertionError("shares of the failure probability never end")
 
 
@@ -166,14 +162,7 @@ def exact_shrink(stack: Stack, ell: int, attempts: int = 0) -> Shrunk:
     """By all singular values: nothing is random, and what is lost is lambda^2 in every direction kept."""
     ritz = exact_ritz(stack, ell)
     shrunk, lambda2 = ritz.shrunk(ell)
-    return _shrunk(stack, shrunk, lambda2, amplified=ritz.amplified, attempts=attempts, passes=attempts)
-
-
-@dataclass(frozen=True, slots=True)
-class _Certified:
-    upper: float
-    missed: Float | None
-    """Where to look next; None where the shrink is accepted."""
+    return _shrunk(stack, shrunk, lambda2, amplified=ritz.amplified, attempts=attempts)
 
 
 def _certify(
@@ -186,8 +175,10 @@ def _certify(
     *,
     amplified: float,
     last: bool,
-) -> _Certified:
-    """Accepted if the paper's Property 2 holds (upper <= Delta) or the bound shows that no direction was missed
+) -> tuple[float, Float | None]:
+    """The bound, and where to look next: None where the shrink is accepted.
+
+    It is accepted if the paper's Property 2 holds (upper <= Delta) or the bound shows that no direction was missed
     (upper <= missed), none is seen to be missed (theta <= missed), and rounding matters little beside what was lost, or
     no more than it must.
     """
@@ -217,7 +208,7 @@ def _certify(
     capped = min(bound.upper, trace)
     precise = rounding <= max(PRECISE * capped, 2 * least)
     accepted = precise and bound.theta <= missed and (capped <= Delta or capped <= missed)
-    return _Certified(capped, None if accepted else bound.witnesses())
+    return capped, None if accepted else bound.witnesses()
 
 
 def rounding_of(stack: Stack, ell: int) -> float:
@@ -225,20 +216,12 @@ def rounding_of(stack: Stack, ell: int) -> float:
     return 4 * EPS * (stack.rows + stack.d + 2 * ell + STEPS_MAX) * stack.squared_frobenius
 
 
-def _shrunk(stack: Stack, B: Float, bound: float, *, amplified: float, attempts: int = 0, passes: int = 0) -> Shrunk:
+def _shrunk(stack: Stack, B: Float, bound: float, *, amplified: float, attempts: int = 0) -> Shrunk:
     """Back to the rows' own scale, which is a power of two: exact except at the edge of the number range."""
     unit = stack.scale
     rounding = amplified * rounding_of(stack, len(B))
     tiny = float(np.finfo(np.float64).smallest_subnormal) * (stack.block.nnz + 8)
-    trace = max(stack.squared_frobenius - squared_frobenius(B), 0.0)
-    return Shrunk(
-        B * stack.scale,
-        (bound + rounding) * unit * unit + tiny,
-        rounding * unit * unit + tiny,
-        trace * unit * unit,
-        attempts,
-        passes,
-    )
+    return Shrunk(B * unit, (bound + rounding) * unit * unit + tiny, rounding * unit * unit + tiny, attempts)
 
 
 Shrink = Callable[[Float, RowBlock, int, Chance], Shrunk]

@@ -131,7 +131,7 @@ class Stack:
     """M = [B; A'] / scale, with scale a power of two: 1, except for extreme magnitudes."""
 
     def __init__(self, B: Float, block: RowBlock) -> None:
-        self.squared_frobenius = squared_frobenius(B) + block.squares
+        self.squared_frobenius = squared_frobenius(B) + float(block.group_squares.sum())
         self.scale = 1.0
         if not SAFE**-2 * (B.size + block.nnz) < self.squared_frobenius < SAFE**2:
             self.scale = power_of_two_above(max(peak(B), peak(block.values)))
@@ -139,10 +139,11 @@ class Stack:
         self.B = B if plain else B / self.scale
         self.d = block.d
         self.block = block
-        values = block.values if plain else block.values / self.scale
+        scaled = block if plain else replace(block, values=block.values / self.scale)
+        self.energies = scaled.group_squares
         if not plain:
-            self.squared_frobenius = squared_frobenius(self.B) + squared_frobenius(values)
-        self.A = Csr.of(block if plain else replace(block, values=values))
+            self.squared_frobenius = squared_frobenius(self.B) + float(self.energies.sum())
+        self.A = Csr.of(scaled)
         self.split = Split.of(self.A)
         step = max(HOT_TILE // max(len(self.split.hot), 1), 1)
         self._hot_tiles = [(low, low + step) for low in range(0, block.rows, step)]

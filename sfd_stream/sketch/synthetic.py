@@ -1,6 +1,6 @@
 """The paper's synthetic rows: exactly z entries of +1 or -1 each, nine of ten in the first 1.5 z columns.
 
-The same seed gives the same rows, and the first rows do not depend on how many are asked for.
+The same seed gives the same rows. The first rows do not depend on the number of rows.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def paper_synthetic_blocks(n: int, d: int, z: int, seed: int = 0) -> Iterator[An
     for number, start in enumerate(range(0, n, _BLOCK_ROWS)):
         indices, values = _block(d, z, np.random.default_rng([seed, number, _STREAM]))
         rows = min(_BLOCK_ROWS, n - start)
-        indptr = np.arange(rows + 1, dtype=np.int32) * np.int32(z)  # as wide as indices, which scipy would else widen
+        indptr = np.arange(rows + 1, dtype=np.int32) * np.int32(z)  # scipy would widen other indices
         yield sp.csr_array((values[: rows * z], indices[: rows * z], indptr), shape=(rows, d))
 
 
@@ -84,7 +84,7 @@ def _by_ordering(counts: Int, size: int, rng: np.random.Generator) -> Int:
 
 
 def _by_drawing(counts: Int, size: int, rng: np.random.Generator) -> Int:
-    """Draw with replacement, and again where a column was there already, until each row has its number."""
+    """Draws with replacement, and draws duplicates again, until each row has its number of columns."""
     cells = np.empty(0, dtype=np.int64)
     missing = counts
     while missing.any():

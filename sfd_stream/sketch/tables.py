@@ -1,4 +1,4 @@
-"""Directions as a long table that data frames take as it is. None of their libraries is needed."""
+"""Directions as a long table that data-frame libraries accept. None of these libraries is required."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""How large is what a shrink lost? The paper's test, and an upper bound that holds with a stated probability.
+"""Bounds the loss of a shrink: the paper's test, and an upper bound that holds with a stated probability.
 
-A value that Lanczos or the power method gives is a lower estimate of the norm. What is called a bound here is one:
-`docs/guarantees.md` has the proofs.
+Lanczos and the power method return lower estimates of the norm. The bounds here are upper bounds, with proofs in
+`docs/guarantees.md`.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ ALPHA = 6 / 41
 EPS = float(np.finfo(np.float64).eps)
 
 ROOT_WITHIN = 1e-4
-"""How far to the right of the root a bound may lie, as a share of it."""
+"""How far above the root a bound may be, as a share of the root."""
 
 ROOM = 8
-"""Columns of C for which a Lanczos run takes room at once."""
+"""Number of vectors for which a Lanczos run allocates memory at once."""
 
 Operator = Callable[[Float], Float]
 """X -> CX for a positive semi-definite C and one column or several."""
@@ -37,7 +37,7 @@ def failure_share(i: int, failure_probability: float) -> float:
 
 
 def query_share(rows: int, attempt: int, failure_probability: float) -> float:
-    """The share of one look at the state after `rows` rows; over all states and attempts below .1775 of the whole.
+    """The share of one requested sketch after `rows` rows; over all states and attempts less than .1775 of the whole.
 
     The values of m = n + 2 with L = ceil(log2(m)) are those in (2^(L-1), 2^L], whose 1/m add up to less than ln 2. So
     the sum over n of 1/(m L^1.5) is below ln 2 * zeta(1.5) < 1.8108, and .098 * 1.8108 < 1 - pi^2/12.
@@ -65,7 +65,7 @@ def verify_spectral(C: Operator, d: int, delta_i: float, rng: np.random.Generato
     x = uniform_on_sphere(d, rng)
     for _ in range(q):
         x = C(x)
-        if not np.linalg.norm(x) < 1e100:  # far above 1 already: growing further can't make it pass
+        if not np.linalg.norm(x) < 1e100:  # far above 1 already: it can't pass any more
             return False
     return bool(np.linalg.norm(x) <= 1)
 
@@ -89,7 +89,7 @@ class NormBound:
 
 
 class Basis:
-    """Orthonormal vectors, kept in blocks of a few: room is taken as it is needed, and nothing is moved."""
+    """Orthonormal vectors in blocks of a few: memory is allocated as needed, and nothing is moved."""
 
     def __init__(self, first: Float, at_once: int) -> None:
         self._blocks: list[Float] = []
@@ -109,7 +109,7 @@ class Basis:
         return [block[: self._count - i * self._at_once] for i, block in enumerate(self._blocks)]
 
     def without(self, w: Float) -> Float:
-        """What of w is orthogonal to all."""
+        """The part of w that is orthogonal to all vectors."""
         for block in self._filled():
             w = w - block.T @ (block @ w)
         return w
@@ -141,7 +141,7 @@ def certified_norm(
     basis = Basis(uniform_on_sphere(copies * d, rng), max(ROOM // copies, 1))
     alphas: list[float] = []
     betas: list[float] = []
-    T = np.zeros((steps_max, steps_max))  # its lower half is what is read
+    T = np.zeros((steps_max, steps_max))  # only its lower half is read
     while True:
         step = len(alphas)
         w = C(basis.newest.reshape(d, copies)).ravel()
@@ -151,7 +151,7 @@ def certified_norm(
         if betas:
             T[step, step - 1] = betas[-1]
             w -= betas[-1] * basis.before
-        w = basis.without(w)  # once more, and from all: what rounding left
+        w = basis.without(w)  # once more, against all vectors: removes what rounding left
         betas.append(sqrt(w @ w))
         theta = max(float(np.linalg.eigvalsh(T[: step + 1, : step + 1])[-1]), 0.0)
         exhausted = betas[-1] <= 8 * EPS * max(theta, 1e-300) or step + 1 >= d

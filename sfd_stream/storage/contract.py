@@ -7,16 +7,14 @@ another one. The checkpoint protocol needs exactly these guarantees.
 from __future__ import annotations
 
 import re
-import string
 from typing import Protocol
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 from sfd_stream.errors import SettingsError, StoreRefusedError
 
 PART_MAX_BYTES = 255
 KEY_MAX_BYTES = 1024
 
-_PLAIN = frozenset((string.ascii_letters + string.digits + "-_").encode())
 # No hidden names: temp files, NFS's own `.nfs...` and the folders . and .. are hidden.
 _PART = re.compile(r"[A-Za-z0-9_~%=-][A-Za-z0-9._~%=-]{0,254}")
 
@@ -33,7 +31,6 @@ class Store(Protocol):
     @property
     def url(self) -> str:
         """Where the store is, without credentials, so that it can be logged."""
-        ...
 
     def create_if_absent(self, key: str, data: bytes) -> None:
         """Writes `data` if the key does not exist: of all callers that try, one succeeds. Durable on return.
@@ -41,23 +38,18 @@ class Store(Protocol):
         Raises ObjectExistsError if the key exists. The object may be the caller's own: from an earlier attempt whose
         answer was lost, or that the client library sent twice. Only the content can decide, so it should have a nonce.
         """
-        ...
 
     def put(self, key: str, data: bytes) -> None:
         """Writes or replaces the object as a whole. Durable on return."""
-        ...
 
     def get(self, key: str, *, max_bytes: int | None = None) -> bytes:
         """The whole content; at most one byte more than `max_bytes` of a longer one. Raises ObjectMissingError."""
-        ...
 
     def list(self, prefix: str, *, start_after: str | None = None) -> list[str]:
         """All keys below the folder `prefix` (empty: all), sorted, only those after `start_after`."""
-        ...
 
     def delete(self, key: str) -> None:
         """Removes the object. A key that does not exist is no error. Durable on return."""
-        ...
 
 
 def key_part(text: str) -> str:
@@ -67,7 +59,9 @@ def key_part(text: str) -> str:
     """
     if not text:
         raise SettingsError("an empty name can't be part of a checkpoint's key")
-    encoded = "".join(_encoded(byte, first=at == 0) for at, byte in enumerate(text.encode("utf-8", "surrogatepass")))
+    encoded = quote(text, safe="", errors="surrogatepass").replace("~", "%7E")
+    if encoded.startswith("."):
+        encoded = f"%2E{encoded[1:]}"
     if len(encoded) > PART_MAX_BYTES:
         raise SettingsError(
             f"the name {text[:40]!r}... takes {len(encoded)} bytes in a checkpoint's key, where at most "
@@ -105,8 +99,3 @@ def check_prefix(prefix: str) -> str:
     """The folder to list, without a slash at its end; empty for everything."""
     trimmed = prefix.removesuffix("/")
     return check_key(trimmed) if trimmed else ""
-
-
-def _encoded(byte: int, *, first: bool) -> str:
-    plain = byte in _PLAIN or (byte == ord(".") and not first)
-    return chr(byte) if plain else f"%{byte:02X}"

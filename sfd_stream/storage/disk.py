@@ -59,6 +59,7 @@ class DiskStore:
         link: Callable[[Path, Path], None] = os.link,
     ) -> None:
         self._root = root
+        self.url = root.as_uri()
         self._file_mode, self._folder_mode = _MODES[access]
         self._fsync = fsync
         self._link = link
@@ -68,10 +69,6 @@ class DiskStore:
 
     def __repr__(self) -> str:
         return f"DiskStore({self.url!r})"
-
-    @property
-    def url(self) -> str:
-        return self._root.as_uri()
 
     def create_if_absent(self, key: str, data: bytes) -> None:
         path = self._path(key)
@@ -137,7 +134,8 @@ class DiskStore:
         """Gives `data` its name by `publish` once it is on the disk, then puts the name on the disk too."""
         self._make_durable_folder(path.parent)
         with self._temporary(path.parent) as (descriptor, temporary):
-            _write_all(descriptor, data)
+            with open(descriptor, "wb", closefd=False) as file:
+                file.write(data)
             # After a failed fsync the kernel may have dropped the pages, so this file never gets its name.
             self._fsync(descriptor)
             publish(temporary, path)
@@ -323,9 +321,3 @@ def _remove_if_stale(path: Path) -> bool:
         return stale
     finally:
         os.close(descriptor)
-
-
-def _write_all(descriptor: int, data: bytes) -> None:
-    rest = memoryview(data)
-    while rest:
-        rest = rest[os.write(descriptor, rest) :]

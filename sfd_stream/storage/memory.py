@@ -8,21 +8,16 @@ from sfd_stream.errors import ObjectExistsError, ObjectMissingError
 from sfd_stream.storage.contract import check_key, check_prefix
 
 _shared: dict[str, MemoryStore] = {}
-_shared_lock = threading.Lock()
 
 
 class MemoryStore:
     def __init__(self, name: str) -> None:
-        self._name = name
+        self.url = f"memory://{name}"
         self._objects: dict[str, bytes] = {}
         self._lock = threading.Lock()
 
     def __repr__(self) -> str:
         return f"MemoryStore({self.url!r})"
-
-    @property
-    def url(self) -> str:
-        return f"memory://{self._name}"
 
     def create_if_absent(self, key: str, data: bytes) -> None:
         with self._lock:
@@ -55,5 +50,4 @@ class MemoryStore:
 
 def shared_memory_store(name: str) -> MemoryStore:
     """The store of that name in this process. There is one."""
-    with _shared_lock:
-        return _shared.setdefault(name, MemoryStore(name))
+    return _shared.setdefault(name, MemoryStore(name))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -46,32 +45,14 @@ _MAY_PASS = frozenset({408, 409, 425, 429})
 _QUERY = re.compile(r"\?[^\s\"'<>]+")
 
 
-@dataclass(frozen=True)
-class Limits:
-    """How long a call may take. `timeout_s`: time limit of one attempt; `retry_s`: time in which attempts may begin."""
-
-    connect_timeout_s: float = 5.0
-    timeout_s: float = 30.0
-    retry_s: float = 30.0
-    max_retries: int = 8
-
-    def client_options(self, *, allow_http: bool) -> ClientConfig:
-        return {
-            "connect_timeout": timedelta(seconds=self.connect_timeout_s),
-            "timeout": timedelta(seconds=self.timeout_s),
-            "allow_http": allow_http,
-        }
-
-    def retry_config(self) -> RetryConfig:
-        return {
-            "max_retries": self.max_retries,
-            "retry_timeout": timedelta(seconds=self.retry_s),
-            "backoff": {
-                "init_backoff": timedelta(milliseconds=100),
-                "max_backoff": timedelta(seconds=5),
-                "base": 2,
-            },
-        }
+_REMOTES: dict[str, tuple[Any, dict[str, str]]] = {
+    "s3": (S3Store, {"disable_bulk_delete": "true"}),
+    "gs": (GCSStore, {}),
+    "az": (AzureStore, {}),
+}
+"""By scheme: obstore's store and its options unless others are set. One request for one delete: many stores that are
+compatible with S3 do not have its bulk delete."""
+SCHEMES = frozenset(_REMOTES)
 
 
 class ObjectStore:
@@ -79,14 +60,10 @@ class ObjectStore:
 
     def __init__(self, remote: S3Store | GCSStore | AzureStore, url: str) -> None:
         self._remote = remote
-        self._url = url
+        self.url = url
 
     def __repr__(self) -> str:
         return f"ObjectStore({self.url!r})"
-
-    @property
-    def url(self) -> str:
-        return self._url
 
     def create_if_absent(self, key: str, data: bytes) -> None:
         with self._named("create", check_key(key)):
@@ -143,43 +120,37 @@ class ObjectStore:
             raise _translated(error, f"can't {verb} {key or 'anything'} in {self.url}", verb) from None
 
 
-def open_s3(bucket: str, prefix: str, url: str, options: Mapping[str, str]) -> ObjectStore:
-    # One request for one delete: many compatible stores do not have S3's bulk delete.
-    config, client, retry = _split({"disable_bulk_delete": "true"} | dict(options))
+def open_objects(scheme: str, bucket: str, prefix: str, options: Mapping[str, str]) -> ObjectStore:
+    """The store of a bucket or, on Azure, of a container."""
+    kind, defaults = _REMOTES[scheme]
+    url = f"{scheme}://{bucket}/{prefix}".rstrip("/")
+    config, client, retry = _split(defaults | dict(options))
     with _settings(url):
-        remote = S3Store(bucket, prefix=prefix or None, config=config, client_options=client, retry_config=retry)
-    return ObjectStore(remote, url)
-
-
-def open_gcs(bucket: str, prefix: str, url: str, options: Mapping[str, str]) -> ObjectStore:
-    config, client, retry = _split(options)
-    with _settings(url):
-        remote = GCSStore(bucket, prefix=prefix or None, config=config, client_options=client, retry_config=retry)
-    return ObjectStore(remote, url)
-
-
-def open_azure(container: str, prefix: str, url: str, options: Mapping[str, str]) -> ObjectStore:
-    config, client, retry = _split(options)
-    with _settings(url):
-        remote = AzureStore(container, prefix=prefix or None, config=config, client_options=client, retry_config=retry)
+        remote = kind(bucket, prefix=prefix or None, config=config, client_options=client, retry_config=retry)
     return ObjectStore(remote, url)
 
 
 def _split(options: Mapping[str, str]) -> tuple[Any, ClientConfig, RetryConfig]:
-    """Separates our own options from those of obstore's store."""
+    """Separates our own options from those of obstore's store. They limit how long a call may take: `timeout_s` is for
+    one attempt, and attempts begin within `retry_s`.
+    """
     rest = dict(options)
     allow_http = rest.pop("allow_http", "false").lower()
     if allow_http not in {"true", "false"}:
         raise SettingsError(f"the store option allow_http must be true or false, not {allow_http!r}")
     if allow_http == "false" and any(value.lower().startswith("http://") for value in rest.values()):
         raise SettingsError("the store's endpoint is plain http; write https, or set the option allow_http=true")
-    limits = Limits(
-        connect_timeout_s=_positive(rest, "connect_timeout_s", Limits.connect_timeout_s),
-        timeout_s=_positive(rest, "timeout_s", Limits.timeout_s),
-        retry_s=_positive(rest, "retry_s", Limits.retry_s),
-        max_retries=int(_positive(rest, "max_retries", Limits.max_retries)),
-    )
-    return rest, limits.client_options(allow_http=allow_http == "true"), limits.retry_config()
+    client: ClientConfig = {
+        "connect_timeout": timedelta(seconds=_positive(rest, "connect_timeout_s", 5.0)),
+        "timeout": timedelta(seconds=_positive(rest, "timeout_s", 30.0)),
+        "allow_http": allow_http == "true",
+    }
+    retry: RetryConfig = {
+        "retry_timeout": timedelta(seconds=_positive(rest, "retry_s", 30.0)),
+        "max_retries": int(_positive(rest, "max_retries", 8)),
+        "backoff": {"init_backoff": timedelta(milliseconds=100), "max_backoff": timedelta(seconds=5), "base": 2},
+    }
+    return rest, client, retry
 
 
 def _positive(options: dict[str, str], name: str, default: float) -> float:
@@ -208,21 +179,16 @@ def _translated(error: Exception, what: str, verb: str) -> StoreError:
     message = f"{what}: {_first_line(error)}"
     if isinstance(error, exceptions.AlreadyExistsError):
         return StoreUnavailableError(message) if _UNDECIDED.search(said) else ObjectExistsError(message)
-    if _NO_SUCH_BUCKET.search(said):
+    missing = isinstance(error, FileNotFoundError)
+    if _NO_SUCH_BUCKET.search(said) or (missing and verb not in {"read", "delete"}):
         return StoreRefusedError(f"{message}; create the bucket, or correct checkpoint.url")
-    if isinstance(error, FileNotFoundError):
-        return _not_found(message, verb)
+    if missing:
+        return ObjectMissingError(message)
     if _is_final(error, said):
         return StoreRefusedError(
             f"{message}; check the credentials, their rights (read, write, list, delete), region and endpoint"
         )
     return StoreUnavailableError(message)
-
-
-def _not_found(message: str, verb: str) -> StoreError:
-    if verb in {"read", "delete"}:
-        return ObjectMissingError(message)
-    return StoreRefusedError(f"{message}; create the bucket, or correct checkpoint.url")
 
 
 def _is_final(error: Exception, said: str) -> bool:

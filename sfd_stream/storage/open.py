@@ -22,12 +22,11 @@ from sfd_stream.errors import SettingsError, StoreRefusedError
 from sfd_stream.storage.contract import Store, check_prefix
 from sfd_stream.storage.disk import Access, DiskStore
 from sfd_stream.storage.memory import shared_memory_store
-from sfd_stream.storage.objects import open_azure, open_gcs, open_s3
+from sfd_stream.storage.objects import SCHEMES, open_objects
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
-_OBJECT_STORES = {"s3": open_s3, "gs": open_gcs, "az": open_azure}
 _NO_OPTIONS: Mapping[str, str] = MappingProxyType({})
 _KNOWN = "file:///folder, s3://bucket/prefix, gs://bucket/prefix, az://container/prefix"
 
@@ -38,13 +37,15 @@ def open_store(url: str, options: Mapping[str, str] = _NO_OPTIONS, *, file_acces
     `file_access`: who may use the files that are written to a folder.
     """
     parts = _split(url)
-    if parts.scheme in _OBJECT_STORES:
-        return _open_objects(parts, options, _OBJECT_STORES[parts.scheme])
+    if parts.scheme in SCHEMES:
+        return _open_objects(parts, options)
     if options:
         raise SettingsError(f"{parts.scheme}:// takes no store options, but {', '.join(sorted(options))} is set")
     if parts.scheme == "file":
         return DiskStore(_folder(url, parts), access=file_access)
-    return shared_memory_store(_memory_name(parts))
+    if not (name := f"{parts.netloc}{parts.path}"):
+        raise SettingsError("checkpoint.url 'memory://' has no name; write 'memory://some-name'")
+    return shared_memory_store(name)
 
 
 def _split(url: str) -> SplitResult:
@@ -59,7 +60,7 @@ def _split(url: str) -> SplitResult:
         raise SettingsError(
             f"checkpoint.url {url!r} has no scheme; write {Path(url).absolute().as_uri()!r} for that folder"
         )
-    if parts.scheme not in {*_OBJECT_STORES, "file", "memory"}:
+    if parts.scheme not in {*SCHEMES, "file", "memory"}:
         raise SettingsError(
             f"checkpoint.url has the scheme {parts.scheme!r}, which is not supported; write one of {_KNOWN}"
         )
@@ -94,23 +95,11 @@ def _folder(url: str, parts: SplitResult) -> Path:
     return path
 
 
-def _open_objects(
-    parts: SplitResult,
-    options: Mapping[str, str],
-    opener: Callable[[str, str, str, Mapping[str, str]], Store],
-) -> Store:
-    scheme, bucket = parts.scheme, parts.netloc
-    if not bucket:
-        raise SettingsError(f"checkpoint.url names no bucket; write '{scheme}://bucket/prefix'")
+def _open_objects(parts: SplitResult, options: Mapping[str, str]) -> Store:
+    if not parts.netloc:
+        raise SettingsError(f"checkpoint.url names no bucket; write '{parts.scheme}://bucket/prefix'")
     try:
         prefix = check_prefix(parts.path.removeprefix("/"))
     except StoreRefusedError as error:
         raise SettingsError(f"checkpoint.url has a prefix that is not safe on every store: {error}") from None
-    return opener(bucket, prefix, f"{scheme}://{bucket}/{prefix}".rstrip("/"), options)
-
-
-def _memory_name(parts: SplitResult) -> str:
-    name = f"{parts.netloc}{parts.path}"
-    if not name:
-        raise SettingsError("checkpoint.url 'memory://' has no name; write 'memory://some-name'")
-    return name
+    return open_objects(parts.scheme, parts.netloc, prefix, options)

@@ -27,14 +27,10 @@ if TYPE_CHECKING:
     from sfd_stream.wire.features import FeatureMap
 
 _FRAMED = "a zero byte in front, as a schema registry's messages have (if so, set schema_registry.url);"
-_NONE: frozenset[int] = frozenset()
 
 
-class Decoder(Protocol):
-    """Decodes messages into rows. The loop's thread calls it; it never waits."""
-
-    def decode(self, values: Sequence[bytes], columns: Columns, limits: RowLimits) -> DecodedBatch:
-        """The rows of a batch. No content of a message makes it raise."""
+class LooksUpSchemas(Protocol):
+    """The schemas that messages need. The loop's thread calls it; it never waits."""
 
     def missing(self, values: Sequence[bytes]) -> frozenset[int]:
         """Starts to look up the schemas that these messages need and that are not known yet. Returns their ids."""
@@ -50,24 +46,38 @@ class Decoder(Protocol):
         """Ends look-ups."""
 
 
-class Reader(Protocol):
+class Decoder(LooksUpSchemas, Protocol):
+    """Decodes messages into rows."""
+
+    def decode(self, values: Sequence[bytes], columns: Columns, limits: RowLimits) -> DecodedBatch:
+        """The rows of a batch. No content of a message makes it raise."""
+
+
+class Reader(LooksUpSchemas, Protocol):
     """One message to plain values. Raises RowDecodeError for a bad one, and nothing else."""
 
     def read(self, message: bytes) -> Any: ...
     def take(self, values: Sequence[bytes], columns: HashedColumns, limits: RowLimits) -> tuple[list[Part], Int]:
         """The messages that the compiled decoder takes, as parts, and the others, which are read one by one."""
 
-    def missing(self, values: Sequence[bytes]) -> frozenset[int]: ...
-    def is_missing(self, schema_ids: frozenset[int]) -> bool: ...
-    @property
-    def outage(self) -> str | None: ...
-    def close(self) -> None: ...
 
-
-class PlainReader:
-    """Reads each message by one function, without a registry."""
+class NeedsNoSchemas:
+    """For messages without a schema in a registry."""
 
     outage = None
+
+    def missing(self, values: Sequence[bytes]) -> frozenset[int]:  # noqa: ARG002 - no schema is ever missing
+        return frozenset()
+
+    def is_missing(self, schema_ids: frozenset[int]) -> bool:  # noqa: ARG002 - as above
+        return False
+
+    def close(self) -> None:
+        """Nothing to end."""
+
+
+class PlainReader(NeedsNoSchemas):
+    """Reads each message by one function, without a registry."""
 
     def __init__(self, read: Callable[[bytes], Any]) -> None:
         self._read = read
@@ -84,32 +94,12 @@ class PlainReader:
     def take(self, values: Sequence[bytes], columns: HashedColumns, limits: RowLimits) -> tuple[list[Part], Int]:
         return take_records(self._read, values, columns, limits)
 
-    def missing(self, values: Sequence[bytes]) -> frozenset[int]:  # noqa: ARG002 - no schema is ever missing
-        return _NONE
 
-    def is_missing(self, schema_ids: frozenset[int]) -> bool:  # noqa: ARG002 - as above
-        return False
-
-    def close(self) -> None:
-        """Nothing to end."""
-
-
-class MsgpackDecoder:
+class MsgpackDecoder(NeedsNoSchemas):
     """Reads rows in msgpack, which need neither a mapping nor a schema."""
-
-    outage = None
 
     def decode(self, values: Sequence[bytes], columns: Columns, limits: RowLimits) -> DecodedBatch:
         return decode(values, columns, limits)
-
-    def missing(self, values: Sequence[bytes]) -> frozenset[int]:  # noqa: ARG002 - no schema is ever missing
-        return _NONE
-
-    def is_missing(self, schema_ids: frozenset[int]) -> bool:  # noqa: ARG002 - as above
-        return False
-
-    def close(self) -> None:
-        """Nothing to end."""
 
 
 class RecordDecoder:

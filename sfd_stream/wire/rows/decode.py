@@ -17,8 +17,8 @@ from sfd_stream.errors import RowDecodeError
 from sfd_stream.sketch.rows import Int, RowBlock, canonical
 from sfd_stream.wire.columns import Columns, FixedColumns, GrowingColumns, Growth, HashedColumns
 from sfd_stream.wire.compiled import is_available, take_rows
-from sfd_stream.wire.rows.encode import encode_row, encode_rows
-from sfd_stream.wire.rows.part import MAGNITUDE_MAX, Part, Reason, RowLimits, bad
+from sfd_stream.wire.reasons import MAGNITUDE_MAX, Reason, bad
+from sfd_stream.wire.rows.part import Part, RowLimits
 from sfd_stream.wire.rows.read_any import Piece, part_of, read_message
 from sfd_stream.wire.rows.read_blocks import all_look_like_blocks, take_blocks
 from sfd_stream.wire.rows.read_lists import TOGETHER_MIN, take_lists
@@ -27,20 +27,6 @@ from sfd_stream.wire.rows.validate import Faults, checked, merged, placed_in, te
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-__all__ = [
-    "Columns",
-    "DecodedBatch",
-    "FixedColumns",
-    "GrowingColumns",
-    "HashedColumns",
-    "Reason",
-    "RowLimits",
-    "decode",
-    "decode_one",
-    "encode_row",
-    "encode_rows",
-]
 
 _DEFAULT_LIMITS = RowLimits()
 

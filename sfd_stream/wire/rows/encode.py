@@ -16,7 +16,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from sfd_stream.sketch.rows import RowBlock
-from sfd_stream.wire.rows.part import MAGNITUDE_MAX
+from sfd_stream.wire.reasons import MAGNITUDE_MAX
 
 Features = npt.ArrayLike | Sequence[str | int]
 _Array = npt.NDArray[Any]

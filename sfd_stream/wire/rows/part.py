@@ -1,4 +1,4 @@
-"""The common parts of the row readers: limits, reasons, and the rows of some messages as they were read.
+"""The common parts of the row readers: limits, and the rows of some messages as they were read.
 
 A `Part` has passed every check of form (msgpack, keys, types, lengths, pointers, limits) and none of content
 (columns, finite values). Two readers of the same message return the same part of it.
@@ -12,12 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from sfd_stream.wire.reasons import MAGNITUDE_MAX, Reason, bad
-
 if TYPE_CHECKING:
     from sfd_stream.sketch.rows import Float, Int
-
-__all__ = ["MAGNITUDE_MAX", "Bytes", "Mask", "Part", "Reason", "RowLimits", "bad"]
 
 Mask = npt.NDArray[np.bool_]
 Bytes = npt.NDArray[np.uint8]

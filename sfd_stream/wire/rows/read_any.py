@@ -14,7 +14,8 @@ import msgpack
 import numpy as np
 
 from sfd_stream.errors import RowDecodeError
-from sfd_stream.wire.rows.part import Part, Reason, RowLimits, bad
+from sfd_stream.wire.reasons import Reason, bad
+from sfd_stream.wire.rows.part import Part, RowLimits
 from sfd_stream.wire.rows.read_packed import floats
 
 if TYPE_CHECKING:

@@ -61,8 +61,10 @@ def take_blocks(values: Sequence[bytes], messages: Int, limits: RowLimits) -> tu
     if part is None:
         blocks = [block for block in blocks if block.is_whole()]
         part = _part(blocks) if blocks else None
-    taken = np.array([block.message for block in blocks], dtype=np.int64)
-    return [] if part is None else [part], np.setdiff1d(messages, taken, assume_unique=True)
+    if part is None:
+        return [], messages
+    others = messages[:0] if len(part.messages) == len(messages) else np.setdiff1d(messages, part.messages)
+    return [part], others
 
 
 def _part(blocks: list[_Block]) -> Part | None:

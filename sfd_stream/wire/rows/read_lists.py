@@ -24,18 +24,8 @@ TOGETHER_MIN = 32
 CHECK_STEPS = 256
 """After this many steps the walk drops messages that turned out to have another form, whatever length they declare."""
 
-_NUMBERS = {
-    0xCA: ">f4",
-    0xCB: ">f8",
-    0xCC: ">u1",
-    0xCD: ">u2",
-    0xCE: ">u4",
-    0xCF: ">u8",
-    0xD0: ">i1",
-    0xD1: ">i2",
-    0xD2: ">i4",
-    0xD3: ">i8",
-}
+_NUMBERS = dict(enumerate((">f4", ">f8", ">u1", ">u2", ">u4", ">u8", ">i1", ">i2", ">i4", ">i8"), start=0xCA))
+"""By the first byte: the type of the number after it."""
 _INDICES = (0xCC, 0xCD, 0xCE)
 _FLOAT64 = np.dtype([("kind", "u1"), ("number", ">f8")])
 

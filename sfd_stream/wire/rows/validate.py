@@ -10,7 +10,8 @@ from sfd_stream.errors import RowDecodeError
 from sfd_stream.sketch.rows import squared_frobenius
 from sfd_stream.wire.columns import Columns, HashedColumns
 from sfd_stream.wire.hashing import signed_columns
-from sfd_stream.wire.rows.part import MAGNITUDE_MAX, Part, Reason, bad
+from sfd_stream.wire.reasons import MAGNITUDE_MAX, Reason, bad
+from sfd_stream.wire.rows.part import Part
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -22,14 +22,17 @@ from sfd_stream.reader.newest import Newest
 from sfd_stream.sketch.rows import RowBlock
 from sfd_stream.sketch.sketch import Sketch
 from sfd_stream.state.partition import PartitionState
-from sfd_stream.wire.rows.decode import HashedColumns, decode, encode_row
+from sfd_stream.wire.columns import HashedColumns
+from sfd_stream.wire.rows.decode import decode
+from sfd_stream.wire.rows.encode import encode_row
 from sfd_stream.wire.snapshots import Snapshot, decode_snapshot, encode_snapshot
+from tests.support.slow import smoke_first
 from tests.unit.reader.made import holds, message, rows_of, sketch_of, snapshot
 
 GIVEN = ["kafka.bootstrap.servers=b:1", "kafka.group.id=g", "input.topic=t", "checkpoint.url=memory://x", "sketch.d=12"]
 
 
-@pytest.mark.parametrize(("setting", "method"), [(0.01, "fused"), (1e-6, "paper"), (0.9, "fused")])
+@pytest.mark.parametrize(("setting", "method"), smoke_first([(0.01, "fused"), (1e-6, "paper"), (0.9, "fused")]))
 def test_the_merge_of_a_thousand_partitions_fails_no_more_often_than_the_setting_says(
     setting: float, method: str
 ) -> None:

@@ -20,7 +20,7 @@ from sfd_stream.errors import (
     ObjectMissingError,
     UnmergeableError,
 )
-from sfd_stream.storage import open_store
+from sfd_stream.storage.open import open_store
 from sfd_stream.wire import snapshots as wire
 from sfd_stream.wire.snapshots import encode_snapshot, message_of, reference_to
 from tests.unit.reader.made import holds, message, publish, rows_of, sketch_of, snapshot
@@ -118,6 +118,7 @@ def test_watch_can_tick_so_that_ages_are_seen_to_grow(kafka: Broker) -> None:
     assert second.ages_s["rows/0"] > first.ages_s["rows/0"]
 
 
+@pytest.mark.slow
 def test_watch_outlives_a_broker_that_is_killed(private_broker: PrivateBrokers) -> None:
     broker = private_broker()
     topic = broker.create_topic()

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sfd_stream.storage import Store, open_store
+from sfd_stream.storage.contract import Store
+from sfd_stream.storage.open import open_store
 from tests.support.azurite import AzuriteServer
 from tests.support.seaweed import SeaweedServer
 

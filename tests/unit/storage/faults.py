@@ -19,7 +19,7 @@ from sfd_stream.errors import StoreError, StoreUnavailableError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from sfd_stream.storage import Store
+    from sfd_stream.storage.contract import Store
 
 
 class Crash(BaseException):

@@ -15,7 +15,8 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 from sfd_stream.errors import ObjectExistsError, StoreUnavailableError
-from sfd_stream.storage import Store, open_store
+from sfd_stream.storage.contract import Store
+from sfd_stream.storage.open import open_store
 
 ATTEMPTS = 5
 

@@ -16,7 +16,8 @@ from sfd_stream.errors import (
     StoreRefusedError,
     StoreUnavailableError,
 )
-from sfd_stream.storage import Store, open_store
+from sfd_stream.storage.contract import Store
+from sfd_stream.storage.open import open_store
 from tests.support.answers import OneAnswer
 
 KINDS = ["s3", "gs", "az"]

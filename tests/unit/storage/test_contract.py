@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sfd_stream.errors import ObjectExistsError, ObjectMissingError, StoreRefusedError
-from sfd_stream.storage import Store, key_part, probe_store
+from sfd_stream.storage.contract import Store, key_part
+from sfd_stream.storage.probe import probe_store
 from tests.unit.storage.racer import race
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ import pytest
 from sfd_stream.cli.build import store_of
 from sfd_stream.config import load
 from sfd_stream.errors import ObjectExistsError, StoreRefusedError, StoreUnavailableError
-from sfd_stream.storage import DiskStore
+from sfd_stream.storage.disk import DiskStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 KILLED_AT_FSYNC = """
 import os, pathlib, signal, sys
-from sfd_stream.storage import DiskStore
+from sfd_stream.storage.disk import DiskStore
 
 def fsync(descriptor):
     os.fsync(descriptor)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from sfd_stream.errors import StoreRefusedError, StoreUnavailableError
-from sfd_stream.storage import DiskStore
+from sfd_stream.storage.disk import DiskStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from sfd_stream.errors import ObjectExistsError, StoreUnavailableError
-from sfd_stream.storage import MemoryStore, Store
+from sfd_stream.storage.contract import Store
+from sfd_stream.storage.memory import MemoryStore
 from tests.unit.storage.faults import Call, Crash, Duplicate, FailAfter, FailBefore, FaultyStore, Late, Pause
 
 

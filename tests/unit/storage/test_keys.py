@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sfd_stream.errors import SettingsError, StoreRefusedError
-from sfd_stream.storage import key_part, part_text
-from sfd_stream.storage.contract import check_key, check_prefix
+from sfd_stream.storage.contract import check_key, check_prefix, key_part, part_text
 
 names = st.text(min_size=1, max_size=25)
 

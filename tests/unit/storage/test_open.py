@@ -7,7 +7,10 @@ from pathlib import Path
 import pytest
 
 from sfd_stream.errors import SettingsError
-from sfd_stream.storage import DiskStore, MemoryStore, ObjectStore, open_store
+from sfd_stream.storage.disk import DiskStore
+from sfd_stream.storage.memory import MemoryStore
+from sfd_stream.storage.objects import ObjectStore
+from sfd_stream.storage.open import open_store
 
 
 def test_each_scheme_opens_its_store(tmp_path: Path) -> None:

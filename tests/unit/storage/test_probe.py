@@ -7,7 +7,8 @@ import threading
 import pytest
 
 from sfd_stream.errors import ObjectExistsError, ObjectMissingError, StoreRefusedError, StoreUnavailableError
-from sfd_stream.storage import MemoryStore, Store
+from sfd_stream.storage.contract import Store
+from sfd_stream.storage.memory import MemoryStore
 from sfd_stream.storage.probe import probe_store
 from tests.unit.storage.faults import FailAfter, FaultyStore
 

@@ -18,7 +18,8 @@ from urllib.parse import unquote
 import pytest
 
 from sfd_stream.errors import ObjectMissingError, StoreError, StoreRefusedError
-from sfd_stream.storage import Store, open_store
+from sfd_stream.storage.contract import Store
+from sfd_stream.storage.open import open_store
 from tests.deploy.test_document import block
 from tests.support.answers import Answer, Answers
 from tests.support.seaweed import BUCKET, SeaweedServer, key_of

@@ -14,7 +14,8 @@ from sfd_stream.errors import (
     StoreRefusedError,
     StoreUnavailableError,
 )
-from sfd_stream.storage import Store, open_store
+from sfd_stream.storage.contract import Store
+from sfd_stream.storage.open import open_store
 from tests.support.proxy import LossyProxy
 from tests.support.seaweed import (
     ACCESS_KEY,
@@ -149,6 +150,7 @@ def test_a_silent_server_ends_in_an_unknown_answer(s3_server: SeaweedServer, pro
     assert open_store(url, s3_server.options()).get("a/1") == b"nonce"
 
 
+@pytest.mark.slow
 def test_what_was_acknowledged_survives_a_killed_server_and_the_rest_is_whole_or_absent(
     s3_server: SeaweedServer,
 ) -> None:
