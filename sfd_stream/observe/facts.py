@@ -1,4 +1,4 @@
-"""What a worker sees of itself, put into values and words. Pure: no clock, no thread, no broker."""
+"""Computes the fields and sentences of a worker's status. Pure: no clock, no thread, no broker."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ReleasedError(Exception):
 
 
 class Facts(NamedTuple):
-    """Of a state, between two batches: what one may read without asking the thread that owns it."""
+    """Counters of a state between two batches. Any thread may read them."""
 
     next_offset: int
     rows: int
@@ -64,7 +64,7 @@ def _fill(state: PartitionState) -> float:
     return rounded(min(max(shares, default=0.0), 1.0))
 
 
-class Around(NamedTuple):
+class LoopState(NamedTuple):
     """State of the loop that does not belong to a partition."""
 
     joined: bool
@@ -77,9 +77,9 @@ class Around(NamedTuple):
 
 
 def counts_of(facts: Facts, spectrum: SpectrumStatus | None) -> dict[str, Any]:
-    """The fields of a partition's status that its state has.
+    """The fields of a partition's status that come from its state.
 
-    Delta is that of the sketch one would read now, where a sample has been taken; else that of what was shrunk.
+    Delta is that of the last sampled sketch. Without a sample it is that of the rows shrunk so far.
     """
     shrunk = facts.delta / facts.squared_frobenius if facts.squared_frobenius > 0 else 0.0
     same = ("rows", "nnz", "bad", "tombstones", "shrinks", "buffer_fill")
@@ -107,18 +107,18 @@ def moment_of(status: Status) -> Moment:
     )
 
 
-def in_words(parts: Sequence[PartitionStatus], around: Around, pace: float, every_s: float | None = None) -> str:
-    """What the worker is doing now, the most pressing first."""
-    if around.stopping:
+def in_words(parts: Sequence[PartitionStatus], loop: LoopState, pace: float, every_s: float | None = None) -> str:
+    """The current activity of the worker as a sentence. The most urgent condition comes first."""
+    if loop.stopping:
         return "stopping: last checkpoints"
-    if around.broker_away_s:
-        return f"waiting for the broker: no answer for {around.broker_away_s:.0f} s"
-    if (around.outside_group_s or 0.0) >= OUTSIDE_AFTER_S:
-        return f"stuck: outside the consumer group for {around.outside_group_s:.0f} s"
-    if not around.joined:
+    if loop.broker_away_s:
+        return f"waiting for the broker: no answer for {loop.broker_away_s:.0f} s"
+    if (loop.outside_group_s or 0.0) >= OUTSIDE_AFTER_S:
+        return f"stuck: outside the consumer group for {loop.outside_group_s:.0f} s"
+    if not loop.joined:
         return "joining the group"
-    if around.registry_outage is not None:
-        return f"waiting for the schema registry: {around.registry_outage}"
+    if loop.registry_outage is not None:
+        return f"waiting for the schema registry: {loop.registry_outage}"
     return _trouble(parts) or _late(parts, every_s) or _work(parts, pace)
 
 
@@ -137,7 +137,7 @@ def _trouble(parts: Sequence[PartitionStatus]) -> str | None:
 
 
 def _late(parts: Sequence[PartitionStatus], every_s: float | None) -> str | None:
-    """`every_s` is checkpoint.every_s: rows wait for about that long, and for their checkpoint to be written."""
+    """`every_s` is checkpoint.every_s. A row waits about that long, plus the time to write its checkpoint."""
     oldest_s = max((part.checkpoint_age_s for part in parts), default=0.0)
     if every_s is None or oldest_s <= max(LATE_FACTOR * every_s, every_s + LATE_S):
         return None
@@ -158,19 +158,19 @@ def _those(parts: Sequence[PartitionStatus], state: str) -> list[int]:
 
 
 def _listed(partitions: Sequence[int]) -> str:
-    shown = ", ".join(map(str, partitions[:5])) + (", …" if len(partitions) > 5 else "")
-    return f"partition{'s' if len(partitions) != 1 else ''} {shown}"
+    text = ", ".join(map(str, partitions[:5])) + (", …" if len(partitions) > 5 else "")
+    return f"partition{'s' if len(partitions) != 1 else ''} {text}"
 
 
 def preview(value: bytes) -> str:
-    """The first bytes of a message as text; bytes that can't be printed are escaped."""
-    shown = value[:PREVIEW_BYTES].decode("ascii", "backslashreplace")
-    text = "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in shown)
+    """The first bytes of a message as text. Unprintable bytes are escaped."""
+    text = value[:PREVIEW_BYTES].decode("ascii", "backslashreplace")
+    text = "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in text)
     return text + ("…" if len(value) > PREVIEW_BYTES else "")
 
 
 def written_bytes(manifest: Manifest) -> int:
-    """Of the blobs that were made for this manifest; the others were there before."""
+    """Size of the blobs that were written for this manifest. Its other blobs existed before."""
     names = [(blob_name_of(blob.key), blob.size) for blob in set(manifest.references)]
     return sum(size for name, size in names if name is not None and name.slot == manifest.number)
 

@@ -1,4 +1,4 @@
-"""Log lines: JSON where a machine reads them, text on a terminal; no secret ever, and no flood.
+"""Log lines: text on a terminal, JSON elsewhere, without secrets, and limited in rate.
 
     our loggers ──────┐
     logging (others) ─┼─► context ─► flood limit ─► level, time ─► redaction ─► JSON | text ─► standard error
@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Literal, Protocol, Self, TextIO, cast
 
 import structlog
@@ -43,7 +44,7 @@ class Log(Protocol):
 
 
 @dataclass(slots=True)
-class _Seen:
+class _EventCount:
     since_s: float
     passed: int = 0
     held_back: int = 0
@@ -54,16 +55,15 @@ class _Seen:
 class FloodLimit:
     """Lets `most` lines of the same event pass in `interval_s`, and counts the others.
 
-    The count is told by the first such line of a later interval (`held_back=...`), or by `drain`. The same
-    event means the same level and text; what is bound or formatted into it does not matter. Debug lines are
-    not limited: who asks for them wants them all.
+    The first such line of a later interval (`held_back=...`), or `drain`, reports the count. Events are the same if
+    level and text are equal; bound and formatted values do not matter. Debug lines are not limited.
     """
 
     def __init__(self, *, most: int, interval_s: float, clock: Callable[[], float]) -> None:
         self._most = most
         self._interval_s = interval_s
         self._clock = clock
-        self._seen: dict[tuple[str, str], _Seen] = {}
+        self._counts: dict[tuple[str, str], _EventCount] = {}
         self._lock = threading.Lock()
 
     def __call__(self, _logger: Any, method: str, event: EventDict) -> EventDict:
@@ -73,73 +73,66 @@ class FloodLimit:
             return self._judge((method, _template(event)), event)
 
     def _judge(self, key: tuple[str, str], event: EventDict) -> EventDict:
-        seen = self._seen.get(key)
-        if seen is None or self._clock() - seen.since_s >= self._interval_s:
-            return self._begin(key, seen, event)
-        if seen.passed < self._most:
-            seen.passed += 1
+        count = self._counts.get(key)
+        if count is None or self._clock() - count.since_s >= self._interval_s:
+            return self._begin(key, count, event)
+        if count.passed < self._most:
+            count.passed += 1
             return event
-        seen.held_back += 1
-        seen.last = str(event.get("event"))  # of another library's line, with its arguments put in
+        count.held_back += 1
+        count.last = str(event.get("event"))  # of another library's line, after formatting
         raise structlog.DropEvent
 
     def drain(self) -> list[tuple[str, str, int]]:
         """(level, text of the last one, count) of the lines that were suppressed and not reported yet; forgets them."""
         with self._lock:
-            told = [(level, seen.last, seen.held_back) for (level, _), seen in self._seen.items() if seen.held_back]
-            for seen in self._seen.values():
-                seen.held_back = 0
-        return told
+            reported = [
+                (level, count.last, count.held_back) for (level, _), count in self._counts.items() if count.held_back
+            ]
+            for count in self._counts.values():
+                count.held_back = 0
+        return reported
 
-    def _begin(self, key: tuple[str, str], before: _Seen | None, event: EventDict) -> EventDict:
-        self._seen.pop(key, None)
-        if len(self._seen) >= _FLOOD_KINDS_MAX:
-            self._seen.pop(next(iter(self._seen)))
-        self._seen[key] = _Seen(self._clock(), passed=1)
+    def _begin(self, key: tuple[str, str], before: _EventCount | None, event: EventDict) -> EventDict:
+        self._counts.pop(key, None)
+        if len(self._counts) >= _FLOOD_KINDS_MAX:
+            self._counts.pop(next(iter(self._counts)))
+        self._counts[key] = _EventCount(self._clock(), passed=1)
         if before is not None and before.held_back:
             event["held_back"] = before.held_back
         return event
 
 
-class _Labels:
-    """What every line of this process is about, whichever thread and library it comes from."""
-
-    def __init__(self, labels: Mapping[str, Any]) -> None:
-        self._labels = dict(labels)
-
-    def __call__(self, _logger: Any, _method: str, event: EventDict) -> EventDict:
-        for name, value in self._labels.items():
-            event.setdefault(name, value)
-        return event
+def _add_labels(labels: Mapping[str, Any], _logger: Any, _method: str, event: EventDict) -> EventDict:
+    """Adds the labels of this process to every line, from any thread and library."""
+    for name, value in labels.items():
+        event.setdefault(name, value)
+    return event
 
 
-class Redaction:
-    """Masks secrets by name, by the form of a text, and the `known` ones wherever they turn up."""
+def _redact(known: frozenset[str], _logger: Any, _method: str, event: EventDict) -> EventDict:
+    """Masks secrets by name and by the form of a text, and masks the `known` ones everywhere."""
+    return {name: _masked(name, value, known) for name, value in event.items()}
 
-    def __init__(self, known: frozenset[str] = frozenset()) -> None:
-        self._known = known
 
-    def __call__(self, _logger: Any, _method: str, event: EventDict) -> EventDict:
-        return {name: self._shown(name, value) for name, value in event.items()}
-
-    def _shown(self, name: str, value: Any) -> Any:
-        if name.startswith("_") or value is None or isinstance(value, bool | int | float):
-            return mask(name, value) if not name.startswith("_") else value  # _record belongs to structlog
-        if isinstance(value, str | list | tuple | Mapping):
-            return mask(name, value, self._known)
-        return mask_text(str(value), self._known)  # an exception, a path, a settings section
+def _masked(name: str, value: Any, known: frozenset[str]) -> Any:
+    if name.startswith("_"):
+        return value  # _record belongs to structlog
+    if value is None or isinstance(value, bool | int | float | str | list | tuple | Mapping):
+        return mask(name, value, known)
+    return mask_text(str(value), known)  # an exception, a path, a settings section
 
 
 class Logs:
-    """The configured log. While it is entered, suppressed events are counted, and logged each minute and at the end."""
+    """The configured log. In its `with` block, the count of suppressed events is logged each minute and at the end."""
 
     def __init__(self, flood: FloodLimit) -> None:
         self._flood = flood
         self._over = threading.Event()
-        self._teller = threading.Thread(target=self._tell, name="log", daemon=True)
+        self._reporter = threading.Thread(target=self._report, name="log", daemon=True)
 
     def __enter__(self) -> Self:
-        self._teller.start()
+        self._reporter.start()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -151,7 +144,7 @@ class Logs:
         for level, text, count in self._flood.drain():
             get_logger().log(_LEVELS[level], "repeated log events suppressed", **{_HELD_BACK: text, "held_back": count})
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         while not self._over.wait(FLOOD_INTERVAL_S):
             self.flush()
 
@@ -176,16 +169,16 @@ def configure(
     stream: TextIO | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Logs:
-    """Set up all logging of this process.
+    """Sets up all logging of this process.
 
-    `secrets` are `Settings.secret_values()`. `labels` go with every line, `json_labels` with every line of JSON: there
-    the lines of many processes are kept together.
+    `secrets` are `Settings.secret_values()`. `labels` are added to every line, `json_labels` to every JSON line: JSON
+    lines of many processes are stored together.
     """
     terminal = (stream or sys.stderr).isatty()
     as_text = form == "text" or (form == "auto" and terminal)
     flood = FloodLimit(most=FLOOD_EVENTS, interval_s=FLOOD_INTERVAL_S, clock=clock)
-    shown = dict(labels or {}) if as_text else {**(json_labels or {}), **(labels or {})}
-    shared = [_Labels(shown).__call__, *_shared_processors(flood)]
+    bound = dict(labels or {}) if as_text else {**(json_labels or {}), **(labels or {})}
+    shared: list[structlog.typing.Processor] = [partial(_add_labels, bound), *_shared_processors(flood)]
     structlog.configure(
         processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[level]),
@@ -198,7 +191,7 @@ def configure(
         foreign_pre_chain=shared,
         processors=[
             structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-            Redaction(secrets),
+            partial(_redact, secrets),
             *rendering,
         ],
     )
@@ -221,7 +214,7 @@ class _Handler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            # Standard error is looked up for each line: it may have been redirected since.
+            # sys.stderr is read for each line: it may have been redirected.
             stream = self._stream or sys.stderr
             stream.write(self.format(record) + "\n")
             stream.flush()
@@ -243,12 +236,12 @@ def _shared_processors(flood: FloodLimit) -> list[structlog.typing.Processor]:
 
 
 def _printable(_logger: Any, _method: str, event: EventDict) -> EventDict:
-    """Names and values without what a terminal would act on. JSON has escapes of its own."""
-    shown: EventDict = {}
+    """Escapes the control characters in names and values. JSON escapes them itself."""
+    escaped: EventDict = {}
     for name, value in event.items():
         safe = printable_lines if name in _SEVERAL_LINES else printable
-        shown[printable(name)] = safe(value) if isinstance(value, str) else value
-    return shown
+        escaped[printable(name)] = safe(value) if isinstance(value, str) else value
+    return escaped
 
 
 _SEVERAL_LINES: Final = frozenset({"exception", "stack"})
@@ -272,6 +265,6 @@ def _take_over_logging(handler: logging.Handler, level: int) -> None:
 
 
 def _template(event: EventDict) -> str:
-    """An event of ours is a fixed text; one of another library's is its text before arguments are put in."""
+    """The fixed text of an event. For a line of another library, it is the text before formatting."""
     record = event.get("_record")
     return str(record.msg if isinstance(record, logging.LogRecord) else event.get("event"))

@@ -1,6 +1,6 @@
-"""What `sfd-stream merge` tells about itself: it says what happens, the port reads it off. Nothing waits, nothing asks.
+"""Status and metrics of `sfd-stream merge`. The merger reports events here, and the port reads the values.
 
-The merger's thread writes, the port's thread reads: what belongs together is replaced as one frozen value.
+The merger's thread writes and the port's thread reads. Values that belong together are replaced as one frozen value.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from prometheus_client.metrics_core import Metric as Family
 
 from sfd_stream import __version__
 from sfd_stream.observe import metrics as m
-from sfd_stream.observe.registry import Meter, family_of, labelled, of_process
+from sfd_stream.observe.registry import MetricsRegistry, family_of, labelled, of_process
 from sfd_stream.reader.merged import MergedSketch
 
 
 @dataclass(frozen=True)
-class Shown:
-    """The newest merge that is in the topic. `made_at_s` is the oldest part's, by the wall clock."""
+class PublishedMerge:
+    """The newest published merge. `made_at_s` is the wall-clock time of its oldest part."""
 
     parts: int
     missing: int
@@ -29,7 +29,7 @@ class Shown:
     made_at_s: float
 
     @classmethod
-    def of(cls, merged: MergedSketch, payload_bytes: int) -> Shown:
+    def of(cls, merged: MergedSketch, payload_bytes: int) -> PublishedMerge:
         whole = merged.squared_frobenius
         return cls(
             parts=len(merged.parts),
@@ -43,16 +43,16 @@ class Shown:
 
 
 class MergeWatch:
-    """`alive` again and again while the merger lives; the rest as it happens."""
+    """The merger calls `alive` repeatedly, and the other methods at each event."""
 
     version = __version__
 
     def __init__(self, group: str, topic: str, clock: Callable[[], float], wall_clock: Callable[[], float]) -> None:
-        self.meter = Meter("merge")
+        self.meter = MetricsRegistry("merge")
         self.ready = False
-        self.shown: Shown | None = None
+        self.newest: PublishedMerge | None = None
         self.started_at_s = wall_clock()
-        self._who = {"worker": m.MERGE_WORKER, "group": group, "topic": topic}
+        self._labels = {"worker": m.MERGE_WORKER, "group": group, "topic": topic}
         self._clock = clock
         self._wall_clock = wall_clock
         self._alive_s = clock()
@@ -64,7 +64,7 @@ class MergeWatch:
         self._alive_s = self._clock()
 
     def started(self) -> None:
-        """All parts were read; from here on it merges what changes."""
+        """All parts were read. From now on the merger merges changes."""
         self.ready = True
 
     def merged(self, seconds: float) -> None:
@@ -75,12 +75,12 @@ class MergeWatch:
         self.meter.add(m.MERGE_FAILURES, 1, kind)
 
     def acknowledged(self) -> None:
-        """A merge is in the topic, for the first time or again."""
+        """The broker acknowledged a merge, new or republished."""
         self._acknowledged_s = self._clock()
 
     def published(self, merged: MergedSketch, payload_bytes: int) -> None:
         self.meter.add(m.MERGES)
-        self.shown = Shown.of(merged, payload_bytes)
+        self.newest = PublishedMerge.of(merged, payload_bytes)
 
     # The port reads
 
@@ -92,23 +92,23 @@ class MergeWatch:
     def doing(self) -> str:
         if not self.ready:
             return "reading the snapshots that are there"
-        if self.shown is None:
+        if self.newest is None:
             return "waiting for a first snapshot"
-        return f"merging {self.shown.parts} of {self.shown.parts + self.shown.missing} partitions"
+        return f"merging {self.newest.parts} of {self.newest.parts + self.newest.missing} partitions"
 
     def exposition(self) -> bytes:
-        return labelled(self.meter, self._gauges, self._who)
+        return labelled(self.meter, self._gauges, self._labels)
 
     def _gauges(self) -> Iterator[Family]:
         yield from of_process(self, self.idle_s)
-        at, shown = self._acknowledged_s, self.shown
+        at, newest = self._acknowledged_s, self.newest
         yield family_of(m.MERGE_AGE, [((), None if at is None else self._clock() - at)])
-        if shown is None:
+        if newest is None:
             return
-        parts = {"held": shown.parts, "missing": shown.missing}
+        parts = {"held": newest.parts, "missing": newest.missing}
         yield family_of(m.MERGE_PARTS, [((state,), parts[state]) for state in m.PART_STATES])
-        yield family_of(m.MERGE_PART_AGE, [((), max(self._wall_clock() - shown.made_at_s, 0.0))])
-        yield family_of(m.MERGE_ROWS, [((), shown.rows)])
-        yield family_of(m.MERGE_DELTA_RATIO, [((), shown.delta_ratio)])
-        yield family_of(m.MERGE_FAILURE_PROBABILITY, [((), shown.failure_probability)])
-        yield family_of(m.MERGE_BYTES, [((), shown.payload_bytes)])
+        yield family_of(m.MERGE_PART_AGE, [((), max(self._wall_clock() - newest.made_at_s, 0.0))])
+        yield family_of(m.MERGE_ROWS, [((), newest.rows)])
+        yield family_of(m.MERGE_DELTA_RATIO, [((), newest.delta_ratio)])
+        yield family_of(m.MERGE_FAILURE_PROBABILITY, [((), newest.failure_probability)])
+        yield family_of(m.MERGE_BYTES, [((), newest.payload_bytes)])

@@ -1,7 +1,7 @@
-"""Counts what happens, and shows it to Prometheus: a registry of its own for each worker, no global state.
+"""Counters and gauges for Prometheus: one registry per worker, no global state.
 
-What only happens (rows, checkpoints, shrinks) is counted as it does; what is (offsets, ages, delta) is read off the
-worker's status when somebody scrapes. `exposition` gives both, labelled with the worker.
+Events (rows, checkpoints, shrinks) are counted when they happen. Gauges (offsets, ages, delta) are read from the
+worker's status at each scrape. `exposition` returns both, with the labels of the worker.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from sfd_stream.observe.status import Status
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
-class Meter:
-    """Counters and histograms, by their declaration. May be used from any thread."""
+class MetricsRegistry:
+    """Counters and histograms by declaration. Any thread may use it."""
 
     def __init__(self, service: m.Service = "worker") -> None:
         self.registry = CollectorRegistry(auto_describe=False)
@@ -53,19 +53,19 @@ class Meter:
         self._histograms[metric].observe(value)
 
 
-def exposition(meter: Meter, status: Status, idle_s: float) -> bytes:
-    """What a scrape of one worker answers."""
-    who = {"worker": status.worker, "group": status.group, "topic": status.topic}
-    return labelled(meter, lambda: _read_off(READ_OFF, status, idle_s), who)
+def exposition(meter: MetricsRegistry, status: Status, idle_s: float) -> bytes:
+    """The metrics of one worker in Prometheus' text format."""
+    labels = {"worker": status.worker, "group": status.group, "topic": status.topic}
+    return labelled(meter, lambda: _read_off(READ_OFF, status, idle_s), labels)
 
 
-def labelled(meter: Meter, gauges: Callable[[], Iterable[Family]], who: Mapping[str, str]) -> bytes:
-    """All that was counted, and the gauges, with these labels on every series."""
-    return generate_latest(_Labelled(meter.registry, gauges, who))
+def labelled(meter: MetricsRegistry, gauges: Callable[[], Iterable[Family]], labels: Mapping[str, str]) -> bytes:
+    """All counters and gauges, with these labels on every series."""
+    return generate_latest(_Labelled(meter.registry, gauges, labels))
 
 
 class _Labelled(Collector):
-    """All families with the worker's labels on every sample; without the client's `_created` series."""
+    """All families with the worker's labels on every sample, without the client library's `_created` series."""
 
     def __init__(
         self, registry: CollectorRegistry, more: Callable[[], Iterable[Family]], labels: Mapping[str, str]
@@ -86,14 +86,14 @@ class _Labelled(Collector):
                     yield family
 
 
-# Read off the status when scraped
+# Read from the status at each scrape
 
 T = TypeVar("T")
 Values = Iterable[tuple[tuple[str, ...], float | None]]
 
 
 class Process(Protocol):
-    """What is read off any of our processes."""
+    """The values that every service exports."""
 
     @property
     def version(self) -> str: ...
@@ -107,11 +107,7 @@ _PAGE_BYTES = resource.getpagesize()
 
 def _each(name: str) -> Callable[[Status, float], Values]:
     """The same field of every partition."""
-
-    def values(status: Status, _: float) -> Values:
-        return [((str(part.partition),), getattr(part, name)) for part in status.partitions]
-
-    return values
+    return lambda status, _: [((str(part.partition),), getattr(part, name)) for part in status.partitions]
 
 
 def _one(read: Callable[[Status, float], float | None]) -> Callable[[Status, float], Values]:
@@ -181,7 +177,7 @@ def family_of(metric: Metric, values: Values) -> Family:
 
 
 def resident_bytes() -> int:
-    """Memory that this process holds now."""
+    """Resident memory of this process."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * _PAGE_BYTES
 
 

@@ -1,8 +1,8 @@
-"""One HTTP port for those who watch: on a thread of its own, GET only, with a limit on everything.
+"""The HTTP port for status and metrics: GET only, on a separate thread, with limits on sizes, times and connections.
 
-An event loop rather than a thread a connection: a thousand idle or slow connections cost a few kilobytes each and no
-time at all, where a thousand threads would contend with the worker for the interpreter. What could still take time from
-the worker, many requests at once, is paced: answers are made at most so often, and shared.
+It uses an event loop, not a thread per connection: a thousand idle or slow connections need a few kilobytes each and no
+processor time. A thousand threads would compete with the worker for the interpreter. Many requests at once are paced:
+a response is computed at limited intervals and shared by all.
 """
 
 from __future__ import annotations
@@ -26,14 +26,17 @@ from sfd_stream.errors import SettingsError
 
 CONNECTIONS_MAX = 2_000
 FILES_KEPT = 256
-"""File handles that are left to the worker, whatever the number of connections."""
+"""Number of file handles reserved for the worker."""
 
 HEAD_BYTES_MAX = 8_192
 HEAD_S, IDLE_S, SEND_S = 10.0, 60.0, 30.0
-"""For a request to come whole once begun; for the next to begin; for a slow reader to take a chunk."""
+"""Time limits: to receive a whole request, until the next request begins, and to send a chunk to a slow client."""
+
+LINGER_S = 1.0
+"""Time limit for a client to read the last answer and to close, before the port closes the connection."""
 
 CHUNK_BYTES = 16_384
-"""What a slow reader may make us keep; the answer itself is shared by all."""
+"""Memory per slow client. The response itself is shared by all clients."""
 
 REQUESTS_PER_S = 200.0
 WAIT_MAX_S = 5.0
@@ -58,11 +61,11 @@ Handler = Callable[[], Awaitable[Response]]
 class Route:
     handler: Handler
     paced: bool = True
-    """Health is answered at once, even in a flood: a probe must not fail because of others."""
+    """False for health routes: they respond at once, so that a probe does not fail because of other clients."""
 
 
 class Shared:
-    """One answer for all who ask within `seconds`."""
+    """One response for all requests within `seconds`."""
 
     def __init__(self, handler: Handler, seconds: float) -> None:
         self._handler = handler
@@ -81,7 +84,7 @@ class Shared:
 
 
 def listening(host: str, port: int) -> socket.socket:
-    """A socket that listens; port 0 picks a free one. SettingsError when it can't be had."""
+    """A listening socket; port 0 picks a free one. SettingsError if the address is not available."""
     try:
         family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         found = socket.socket(family, kind)
@@ -108,7 +111,7 @@ def _refusal(host: str, port: int, error: OSError) -> SettingsError:
 
 
 class Port:
-    """`start`, then it answers until `close`. Neither waits for anybody who is connected."""
+    """Responds from `start` until `close`. Neither waits for a client."""
 
     def __init__(self, listener: socket.socket, routes: Mapping[str, Route]) -> None:
         self.host, self.number = listener.getsockname()[:2]
@@ -119,7 +122,7 @@ class Port:
         self._over = asyncio.Event()
         self._thread = threading.Thread(target=self._serve, name="http", daemon=True)
         self._connections: dict[asyncio.Task[None], bool] = {}
-        """Open connections, the longest unheard of first; whether each is idle."""
+        """Open connections, the one with the oldest activity first; the value says whether it is idle."""
         self._free_s = 0.0
         self._most = CONNECTIONS_MAX
 
@@ -136,13 +139,13 @@ class Port:
         self._thread.start()
 
     def close(self) -> None:
-        with contextlib.suppress(RuntimeError):  # it ended already
+        with contextlib.suppress(RuntimeError):  # it has ended already
             self._loop.call_soon_threadsafe(self._over.set)
         self._thread.join(2.0)
 
     def _serve(self) -> None:
         asyncio.set_event_loop(self._loop)
-        self._loop.set_exception_handler(lambda *_: None)  # a connection that broke is nobody's concern
+        self._loop.set_exception_handler(lambda *_: None)  # a broken connection is not an error of ours
         try:
             self._loop.run_until_complete(self._until_closed())
         finally:
@@ -150,12 +153,12 @@ class Port:
 
     async def _until_closed(self) -> None:
         server = await asyncio.start_server(self._accept, sock=self._listener, limit=HEAD_BYTES_MAX)
-        await self._over.wait()  # set already if it was closed before it began
+        await self._over.wait()  # it is set already if `close` came before the start
         await self._shut(server)
 
     async def _shut(self, server: asyncio.Server) -> None:
-        """Accepts nothing more, starts what was accepted, and only then cancels: a task that is cancelled before it ran
-        once, or a server that is closed before, would leave an accepted connection open.
+        """Stops accepting, starts the tasks of accepted connections, and only then cancels them. A task that is
+        cancelled before it ran once, or a server that is closed before, would leave an accepted connection open.
         """
         self._loop.remove_reader(self._listener)
         await self._turns()
@@ -171,7 +174,7 @@ class Port:
 
     @staticmethod
     async def _turns() -> None:
-        """Lets the event loop start accepted connections, or close transports: both take up to three of its turns."""
+        """Lets the event loop start accepted connections or close transports. Both need up to three iterations."""
         for _ in range(4):
             await asyncio.sleep(0)
 
@@ -188,14 +191,15 @@ class Port:
             writer.transport.set_write_buffer_limits(high=CHUNK_BYTES)
             while await self._exchange(reader, writer, http, task):
                 http.start_next_cycle()
+            await _end(reader, writer)
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.CancelledError):
-            pass  # gone, or too slow
+            pass  # closed, or too slow
         finally:
             self._connections.pop(task, None)
             writer.transport.abort() if task.cancelling() else writer.close()
 
     def _make_room(self) -> None:
-        """Closes the connection that has been idle for longest, so that a new one, perhaps a probe, is answered."""
+        """Closes the connection that has been idle for longest, so that a new one, perhaps a probe, gets a response."""
         idle = next((task for task, waits in self._connections.items() if waits), None)
         victim = idle or next(iter(self._connections))
         self._connections.pop(victim)
@@ -204,23 +208,24 @@ class Port:
     async def _exchange(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, http: h11.Connection, task: asyncio.Task[None]
     ) -> bool:
-        """Answers one request; returns whether the connection stays open."""
+        """Responds to one request. Returns whether the connection stays open."""
         first = await asyncio.wait_for(reader.readexactly(1), IDLE_S)
-        self._heard(task, idle=False)
+        self._touch(task, idle=False)
         request = None
         try:
             head = first + await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), HEAD_S)
-            request = requested(http, head)
-            answer = await self._answer(request)
+            http.receive_data(head)
+            request = http.next_event()
+            answer = await self._answer(whole(http, head, request))
         except asyncio.LimitOverrunError:
             answer = Response.text(431, "the request's head is too long")
         except h11.RemoteProtocolError as error:
             answer = Response.text(400, f"this is not HTTP/1.1: {error}")
-        await _send(writer, http, answer, head_only=request is not None and request.method == b"HEAD")
-        self._heard(task, idle=True)
+        await _send(writer, http, answer, head_only=isinstance(request, h11.Request) and request.method == b"HEAD")
+        self._touch(task, idle=True)
         return http.our_state is http.their_state is h11.DONE
 
-    def _heard(self, task: asyncio.Task[None], *, idle: bool) -> None:
+    def _touch(self, task: asyncio.Task[None], *, idle: bool) -> None:
         if self._connections.pop(task, None) is not None:
             self._connections[task] = idle
 
@@ -248,7 +253,7 @@ class Port:
         return None
 
     async def _paced(self) -> bool:
-        """Waits for its turn; False if that would take too long."""
+        """Waits until the request may be served. False if that would take too long."""
         now = self._loop.time()
         wait_s = max(self._free_s - now, 0.0)
         if wait_s > WAIT_MAX_S:
@@ -259,11 +264,11 @@ class Port:
         return True
 
 
-def requested(http: h11.Connection, head: bytes) -> h11.Request:
-    """The request in a whole head. RemoteProtocolError for what is not HTTP/1.1, or has a body."""
-    http.receive_data(head)
-    request = http.next_event()
-    if head.lower().count(b"\r\ncontent-length:") > 1:  # h11 takes equal ones for one
+def whole(http: h11.Connection, head: bytes, request: object) -> h11.Request:
+    """Checks a parsed head: one request and nothing else. RemoteProtocolError for a body and all that is ambiguous."""
+    if b"\n" in head.replace(b"\r\n", b""):  # h11 would end the head at two of them and keep the rest for the next one
+        raise h11.RemoteProtocolError("a line ends without a carriage return")
+    if head.lower().count(b"\r\ncontent-length:") > 1:  # h11 accepts equal duplicates
         raise h11.RemoteProtocolError("a header stands twice that may stand once")
     if not isinstance(request, h11.Request) or not isinstance(http.next_event(), h11.EndOfMessage):
         raise h11.RemoteProtocolError("a request has no body here")
@@ -271,8 +276,8 @@ def requested(http: h11.Connection, head: bytes) -> h11.Request:
 
 
 def is_own_name(host: str) -> bool:
-    """Whether a request's Host is a name of this machine that no other can have: a page whose name
-    was made to resolve to a loopback address (DNS rebinding) comes with its own.
+    """Whether a request's Host is a name that only this machine can have. A page whose name resolves to a loopback
+    address (DNS rebinding) sends its own name.
     """
     name = host.rpartition(":")[0] if re.search(r"[^:]:\d*$", host) else host
     if name in ("localhost", socket.gethostname().lower()):
@@ -293,7 +298,7 @@ async def _send(writer: asyncio.StreamWriter, http: h11.Connection, answer: Resp
         "Referrer-Policy": "no-referrer",
         "Cache-Control": "no-store",
         **({"Allow": "GET, HEAD"} if answer.code == 405 else {}),
-        **({} if http.their_state is h11.DONE else {"Connection": "close"}),
+        **({} if http.their_state is h11.DONE and answer.code != 400 else {"Connection": "close"}),
     }
     body = b"" if head_only else answer.body
     reason = HTTPStatus(answer.code).phrase
@@ -308,8 +313,18 @@ async def _write(writer: asyncio.StreamWriter, http: h11.Connection, event: h11.
     await asyncio.wait_for(writer.drain(), SEND_S)
 
 
+async def _end(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Says that no more answers follow, and drops what the client still sends (RFC 9112, section 9.6). A close with
+    unread input would reset the connection, and the kernel would drop an answer that has not arrived yet.
+    """
+    writer.write_eof()
+    async with asyncio.timeout(LINGER_S):
+        while await reader.read(CHUNK_BYTES):
+            pass
+
+
 def _room_for_connections() -> int:
-    """As many as the system's limit on open files allows, which is raised as far as it may be."""
+    """Maximum number of connections. It depends on the limit on open files, which is raised as far as allowed."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = CONNECTIONS_MAX + 2 * FILES_KEPT
     if soft != resource.RLIM_INFINITY and soft < wanted:

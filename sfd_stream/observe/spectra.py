@@ -1,7 +1,7 @@
-"""Looks at the sketches while they grow: spectrum, strongest columns, drift. Never in the way, never a change.
+"""Samples the sketches while they grow: spectrum, strongest columns, drift. Sampling does not change a state.
 
-A look at a state with pending rows costs about one shrink, so looks take turns, one at a time in the background,
-with a rest after each, so that all of them together take at most a small share of one core.
+A sample of a state with rows in its buffer costs about one shrink. So samples are taken one at a time, in the
+background, with a pause after each: all of them together take at most a small share of one core.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from sfd_stream.wire.columns import Columns, HashedColumns
 from sfd_stream.wire.hashing import signed_columns
 
 Compute: TypeAlias = Callable[..., "Future[Any]"]
-"""Calls a function in the background: `Executor.submit`, or a computation that an exit waits for."""
+"""Runs a function in the background: `Executor.submit`, or a computation that the exit waits for."""
 
 EVERY_S = 2.0
 SHARE_MAX = 0.05
-"""Of one core, for all looks together."""
+"""Maximum share of one core for all samples together."""
 
 VALUES_MAX = 64
 """Number of singular values published for a partition."""
@@ -38,12 +38,12 @@ DIRECTIONS, COLUMNS = 5, 7
 NAME_CHARS = 80
 DRIFT_K = 5
 MERGE_BYTES_MAX = 64 * 2**20
-"""Sketches larger than this together are not merged for the page; `sfd-stream merge` does that."""
+"""Sketches that are larger than this together are not merged for the page. `sfd-stream merge` merges them."""
 
 
 @dataclass(frozen=True, eq=False)
 class Names:
-    """Of hashed columns: what is known of them, and the seed, by which a name has its sign."""
+    """The known names of hashed columns, and the seed of the hash, which gives each name its sign."""
 
     by_column: Mapping[int, str]
     seed: int | None
@@ -53,7 +53,7 @@ class Names:
         return cls(columns.names, columns.seed) if isinstance(columns, HashedColumns) else cls({}, None)
 
     def signs(self, columns: Sequence[int], d: int) -> Float:
-        """Of these columns' names; 1 where none is known, or only the beginning of one."""
+        """The signs of these columns' names; 1 if the name is unknown or truncated."""
         texts = [self.by_column.get(column, "") for column in columns]
         if self.seed is None:
             return np.ones(len(texts))
@@ -62,32 +62,32 @@ class Names:
 
 
 @dataclass(frozen=True, eq=False)
-class Shot:
-    """A state at one moment: arrays shared or copied on the sketching thread, to be looked at elsewhere."""
+class StateSample:
+    """A state at one moment. The sketch thread copies or shares its arrays, so that another thread can sample it."""
 
     builder: SketchBuilder
     names: Names
 
     @classmethod
-    def of(cls, state: PartitionState) -> Shot:
+    def of(cls, state: PartitionState) -> StateSample:
         builder = state.builder
         return cls(SketchBuilder.resume(builder.parameters, *builder.state()), Names.of(state.columns))
 
 
 @dataclass(frozen=True, eq=False)
-class Look:
+class SpectrumSample:
     spectrum: SpectrumStatus
     sketch: Sketch | None
-    """Kept for the merged view, where there is room."""
+    """Kept for the merged view, if there is room."""
     names: Names
 
 
 class Top(NamedTuple):
-    """The first directions of a sketch, to measure drift by."""
+    """The first directions of a sketch, from which drift is measured."""
 
     directions: Float
     tilts: tuple[float, ...]
-    """By their number: at most how far, in radians, their span is from that of the rows' own."""
+    """By number of directions: the maximum angle in radians between their span and that of the rows' own directions."""
 
     @classmethod
     def of(cls, sketch: Sketch, values: Float, directions: Float) -> Top:
@@ -101,14 +101,14 @@ class _Reference:
     top: Top
     drift: float | None
     angle: tuple[float, float] | None
-    """The largest, and its error, in degrees."""
+    """The largest angle and its error, in degrees."""
 
 
-class Looker:
-    """`consider` once a second from the loop; what was seen last is in `spectra`, `drifts` and `merged`.
+class SpectrumSampler:
+    """The loop calls `consider` once a second. `fields` and `merged` have the last samples.
 
-    Where snapshots are published their sketches are given to `see`: they cost no shrink, so they come first, and drift
-    is from one snapshot to the next. Elsewhere (`drift_every_s`) it is from one look to another so much later.
+    Sketches of published snapshots are passed to `offer`. They cost no shrink, so they are sampled first, and drift is
+    measured from one snapshot to the next. Without snapshots it is measured between samples `drift_every_s` apart.
     """
 
     def __init__(
@@ -125,125 +125,121 @@ class Looker:
         self._wall_clock = wall_clock
         self._drift_every_s = drift_every_s
         self._united: frozenset[int] = frozenset()
-        self._looks: dict[int, Look] = {}
+        self._samples: dict[int, SpectrumSample] = {}
         self._references: dict[int, _Reference] = {}
         self._given: dict[int, tuple[Sketch, Names]] = {}
         self._job: Future[None] | None = None
-        self._shooting: tuple[int, Future[Shot]] | None = None
+        self._copying: tuple[int, Future[StateSample]] | None = None
         self._rest_until_s = 0.0
 
-    @property
-    def spectra(self) -> Mapping[int, SpectrumStatus]:
-        return {partition: look.spectrum for partition, look in list(self._looks.items())}
+    def fields(self, partition: int) -> dict[str, Any]:
+        """The fields of a partition's status that come from its last samples."""
+        sample, reference = self._samples.get(partition), self._references.get(partition)
+        degrees, error_degrees = (reference and reference.angle) or (None, None)
+        return {
+            "spectrum": sample and sample.spectrum,
+            "drift": reference and reference.drift,
+            "drift_degrees": degrees,
+            "drift_error_degrees": error_degrees,
+        }
 
-    @property
-    def drifts(self) -> Mapping[int, float | None]:
-        return {partition: reference.drift for partition, reference in list(self._references.items())}
+    def offer(self, partition: int, sketch: Sketch, columns: Columns) -> None:
+        """Takes the sketch of a snapshot. Any thread may call it. The memory for waiting sketches is limited.
 
-    @property
-    def angles(self) -> Mapping[int, tuple[float, float]]:
-        """By partition: the largest angle of its drift, and how much of it may be the sketches' error, in degrees."""
-        known = list(self._references.items())
-        return {partition: reference.angle for partition, reference in known if reference.angle is not None}
-
-    def see(self, partition: int, sketch: Sketch, columns: Columns) -> None:
-        """A sketch that was made anyway, for a snapshot. From any thread; there is room for a limited number.
-
-        Of one that finds no room the first directions are kept, at once: drift is from one snapshot to the next.
+        If there is no room for a sketch, only its first directions are kept, from which drift is measured.
         """
         self._given.pop(partition, None)
         waiting = sum(given.matrix.nbytes for given, _ in list(self._given.values()))
         if waiting + sketch.matrix.nbytes <= MERGE_BYTES_MAX:
             self._given[partition] = sketch, Names.of(columns)
         else:
-            self._refer(partition, first_directions(sketch, DRIFT_K))
+            self._set_reference(partition, first_directions(sketch, DRIFT_K))
 
-    def consider(self, rows: Mapping[int, int], shoot: Callable[[int], Future[Shot]]) -> None:
-        """Begin a look at the partition that has waited longest, if one has changed and it is time."""
-        for known in (self._looks, self._references, self._given):
-            for gone in list(known.keys() - rows.keys()):
-                known.pop(gone, None)
+    def consider(self, rows: Mapping[int, int], copy_state: Callable[[int], Future[StateSample]]) -> None:
+        """Starts to sample the partition with the oldest sample, if one has changed and the pause is over."""
+        for known in (self._samples, self._references, self._given):
+            for released in list(known.keys() - rows.keys()):
+                known.pop(released, None)
         if self._clock() < self._rest_until_s or (self._job is not None and not self._job.done()):
             return
-        if self._shooting is not None:
-            self._look_when_shot(tuple(rows))
+        assigned = tuple(rows)
+        if self._copying is not None:
+            self._sample_when_copied(assigned)
             return
-        changed = [p for p, count in rows.items() if p not in self._looks or self._looks[p].spectrum.rows != count]
+        changed = [p for p, count in rows.items() if p not in self._samples or self._samples[p].spectrum.rows != count]
         if waiting := list(self._given):
-            partition = min(waiting, key=self._seen_at)
-            given = self._given.pop(partition, None)  # None: `see` withdraws it at this moment, to give a newer one
+            partition = min(waiting, key=self._sampled_at)
+            given = self._given.pop(partition, None)  # None: `offer` is replacing it with a newer one
             if given is not None:
-                self._job = self._compute(self._look_at, partition, *given, tuple(rows))
+                self._start(assigned, self._sample_sketch, partition, *given)
         elif changed:
-            partition = min(changed, key=self._seen_at)
-            self._shooting = partition, shoot(partition)
-            self._look_when_shot(tuple(rows))
-        elif self._united != rows.keys():  # one has gone, and nothing else has changed
-            self._job = self._compute(self._unite_again, tuple(rows))
+            partition = min(changed, key=self._sampled_at)
+            self._copying = partition, copy_state(partition)
+            self._sample_when_copied(assigned)
+        elif self._united != rows.keys():  # a partition was released, and nothing else has changed
+            self._start(assigned, self._unite)
 
-    def _look_when_shot(self, assigned: tuple[int, ...]) -> None:
-        """No thread waits for the sketch thread: a sample that is not ready is taken next time."""
-        assert self._shooting is not None
-        partition, shooting = self._shooting
-        if not shooting.done():
+    def _sample_when_copied(self, assigned: tuple[int, ...]) -> None:
+        """Samples the state if its copy is ready, else at the next call: no thread waits for the sketch thread."""
+        assert self._copying is not None
+        partition, copying = self._copying
+        if not copying.done():
             return
-        self._shooting = None
-        taken = not shooting.cancelled() and shooting.exception() is None
+        self._copying = None
+        taken = not copying.cancelled() and copying.exception() is None
         if taken and partition in assigned:
-            self._job = self._compute(self._look, partition, shooting.result(), assigned)
+            self._start(assigned, self._sample_state, partition, copying.result())
 
-    def _seen_at(self, partition: int) -> float:
-        look = self._looks.get(partition)
-        return look.spectrum.at_s if look is not None else 0.0
+    def _sampled_at(self, partition: int) -> float:
+        sample = self._samples.get(partition)
+        return sample.spectrum.at_s if sample is not None else 0.0
+
+    def _start(self, assigned: tuple[int, ...], task: Callable[..., None], *args: Any) -> None:
+        """Runs the task in the background. After it there is a pause, in proportion to what it cost."""
+
+        def run() -> None:
+            began_s = self._clock()
+            task(assigned, *args)
+            cost_s = self._clock() - began_s
+            self._rest_until_s = self._clock() + max(EVERY_S / max(len(assigned), 1), cost_s * (1 / SHARE_MAX - 1))
+
+        self._job = self._compute(run)
 
     # In the background
 
-    def _look(self, partition: int, shot: Shot, assigned: tuple[int, ...]) -> None:
-        began_s = self._clock()
-        top = self._show(partition, shot.builder.sketch(), shot.names, assigned)
+    def _sample_state(self, assigned: tuple[int, ...], partition: int, state: StateSample) -> None:
+        top = self._set_sample(assigned, partition, state.builder.sketch(), state.names)
         before = self._references.get(partition)
         if self._drift_every_s is not None and (
             before is None or self._clock() - before.at_s >= self._drift_every_s or not _comparable(before.top, top)
         ):
-            self._refer(partition, top)
-        self._rest(began_s, assigned)
+            self._set_reference(partition, top)
 
-    def _look_at(self, partition: int, sketch: Sketch, names: Names, assigned: tuple[int, ...]) -> None:
-        began_s = self._clock()
-        self._refer(partition, self._show(partition, sketch, names, assigned))
-        self._rest(began_s, assigned)
+    def _sample_sketch(self, assigned: tuple[int, ...], partition: int, sketch: Sketch, names: Names) -> None:
+        self._set_reference(partition, self._set_sample(assigned, partition, sketch, names))
 
-    def _show(self, partition: int, sketch: Sketch, names: Names, assigned: tuple[int, ...]) -> Top:
-        """Its first directions. A snapshot that is older than the newest sample is not published."""
+    def _set_sample(self, assigned: tuple[int, ...], partition: int, sketch: Sketch, names: Names) -> Top:
+        """Stores the sample and returns its first directions. A sketch older than the newest sample is not stored."""
         top = Top.of(sketch, sketch.singular_values(), sketch.components(at_most(DRIFT_K, sketch)))
-        before = self._looks.get(partition)
+        before = self._samples.get(partition)
         if before is None or before.spectrum.rows <= sketch.rows:
             room = MERGE_BYTES_MAX // max(len(assigned), 1)
             spectrum = spectrum_of(sketch, names, self._wall_clock())
-            self._looks[partition] = Look(spectrum, sketch if sketch.matrix.nbytes <= room else None, names)
+            self._samples[partition] = SpectrumSample(spectrum, sketch if sketch.matrix.nbytes <= room else None, names)
             self._unite(assigned)
         return top
 
-    def _rest(self, began_s: float, assigned: tuple[int, ...]) -> None:
-        cost_s = self._clock() - began_s
-        self._rest_until_s = self._clock() + max(EVERY_S / max(len(assigned), 1), cost_s * (1 / SHARE_MAX - 1))
-
-    def _refer(self, partition: int, top: Top) -> None:
-        """A new state may have fewer columns, and is not compared."""
+    def _set_reference(self, partition: int, top: Top) -> None:
+        """Measures drift from the last reference. A new state may have fewer columns and is not compared."""
         before, moved, angle = self._references.get(partition), None, None
         if before is not None and _comparable(before.top, top):
             moved, angle = mean_squared_sine(before.top.directions, top.directions), angle_between(before.top, top)
         self._references[partition] = _Reference(self._clock(), top, moved, angle)
 
-    def _unite_again(self, assigned: tuple[int, ...]) -> None:
-        began_s = self._clock()
-        self._unite(assigned)
-        self._rest(began_s, assigned)
-
     def _unite(self, assigned: tuple[int, ...]) -> None:
-        looks = [self._looks.get(partition) for partition in assigned]
-        kept = [(look.sketch, look.names) for look in looks if look is not None and look.sketch is not None]
-        whole = bool(assigned) and len(kept) == len(assigned)  # every partition sampled, and small enough to be kept
+        samples = [self._samples.get(partition) for partition in assigned]
+        kept = [(sample.sketch, sample.names) for sample in samples if sample is not None and sample.sketch is not None]
+        whole = bool(assigned) and len(kept) == len(assigned)  # every partition is sampled and small enough to be kept
         self.merged, self._united = _merged(kept, self._wall_clock()) if whole else None, frozenset(assigned)
 
 
@@ -274,7 +270,7 @@ def spectrum_of(sketch: Sketch, names: Names, at_s: float) -> SpectrumStatus:
 
 
 def _strongest(direction: Float, names: Names) -> tuple[ColumnWeight, ...]:
-    """With the data's signs, not the hash's, and the first weight above 0: as `Sketch.top` has them."""
+    """The strongest columns as in `Sketch.top`: signs are those of the data, not of the hash; the first is positive."""
     count = min(COLUMNS, len(direction))
     found = np.argpartition(-np.abs(direction), count - 1)[:count]
     found = found[np.argsort(-np.abs(direction[found]), kind="stable")]
@@ -293,7 +289,7 @@ def _short(name: str | None) -> str | None:
 
 
 def first_directions(sketch: Sketch, k: int) -> Top:
-    """As `Sketch.components`, by the rows' Gram matrix: no second copy of what is too large to keep, and less work."""
+    """As `Sketch.components`, from the Gram matrix of B's rows: less work, and no second copy of a large sketch."""
     matrix = sketch.matrix
     squares, turns = np.linalg.eigh(matrix @ matrix.T)
     first = [index for index in range(len(squares) - 1, -1, -1) if squares[index] > 1e-12 * squares[-1]][:k]
@@ -306,7 +302,7 @@ def _comparable(before: Top, after: Top) -> bool:
 
 
 def angle_between(before: Top, after: Top) -> tuple[float, float] | None:
-    """As `Sketch.drift`: the largest principal angle and its error, in degrees. None where there is no direction."""
+    """As `Sketch.drift`: the largest principal angle and its error, in degrees. None without directions."""
     V, W = before.directions, after.directions
     k = min(len(V), len(W))
     if k == 0:

@@ -1,13 +1,13 @@
-"""What a worker is doing, as one frozen value: made by its loop, read by all who ask, never changed.
+"""The status of a worker as one frozen value. The loop creates it, any thread may read it.
 
-The HTTP port shows it as JSON; metrics that are gauges are read off it when somebody scrapes.
+The HTTP port returns it as JSON, and gauges are read from it at each scrape.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,13 +23,13 @@ class ColumnWeight:
 
 @dataclass(frozen=True)
 class SpectrumStatus:
-    """A look at a sketch: sigma_i^2 <= sigma_i(A)^2 <= sigma_i^2 + delta, for each singular value."""
+    """A sample of a sketch: sigma_i^2 <= sigma_i(A)^2 <= sigma_i^2 + delta, for each singular value."""
 
     rows: int
     d: int
     ell: int
     singular_values: tuple[float, ...]
-    """The largest ones; `kept` is the number of all."""
+    """The largest singular values; `kept` is the number of all."""
     kept: int
     delta: float
     squared_frobenius: float
@@ -62,7 +62,7 @@ class PartitionStatus:
     drift: float | None = None
     """Mean squared sine of the angles: 0 the same, 1 orthogonal."""
     drift_degrees: float | None = None
-    """The largest angle between the first directions of two samples; the rows' own is within the error of it."""
+    """The largest angle between the first directions of two samples. The rows' own differs by at most the error."""
     drift_error_degrees: float | None = None
     buffer_fill: float = 0.0
     number: int | None = None
@@ -72,9 +72,9 @@ class PartitionStatus:
     snapshot_bytes: int | None = None
     spectrum: SpectrumStatus | None = None
     job: str | None = None
-    """What is being done for it: claim, checkpoint, publication or retention."""
+    """The running job: claim, checkpoint, publication or retention."""
     waits_for: str | None = None
-    """The step that the job waits for, and since how long."""
+    """The step that the job waits for; `waits_s` says for how long."""
     waits_s: float = 0.0
 
 
@@ -100,13 +100,13 @@ class Moment:
     checkpoint_age_s: float
     drift: float | None
     drift_degrees: float | None = None
-    """Of the partition that has drifted most, with its error."""
+    """The largest drift of a partition, with its error."""
     drift_error_degrees: float | None = None
 
 
 @dataclass(frozen=True)
 class KafkaStatistics:
-    """What matters of librdkafka's own statistics; brokers by id."""
+    """A part of librdkafka's statistics; brokers by id."""
 
     rtt_s: Mapping[str, float] = field(default_factory=dict)
     transmit_errors: Mapping[str, int] = field(default_factory=dict)
@@ -122,11 +122,11 @@ class Status:
     started_at_s: float
     at_s: float
     doing: str
-    """In words, for people."""
+    """The current activity as a sentence."""
     ready: bool
-    """All assigned partitions are restored; none assigned is ready too."""
+    """Whether all assigned partitions are restored. A worker without partitions is ready, too."""
     rows: int
-    """Taken in by this worker since it started."""
+    """Rows that this worker has read since it started."""
     rows_per_s: float
     promised_ratio: float | None
     memory_reserved_bytes: int
@@ -143,22 +143,19 @@ class Status:
     kafka: KafkaStatistics = field(default_factory=KafkaStatistics)
 
 
-def as_json(statuses: Sequence[Status], idle_s: Sequence[float], memory_bytes: int, **more: float) -> bytes:
-    """`/status.json` of one process: the last status of each worker, and how long ago its loop turned."""
-    workers = [
-        {**vars(status), "loop_idle_s": round(idle, 3), "resident_memory_bytes": memory_bytes}
-        for status, idle in zip(statuses, idle_s, strict=True)
-    ]
-    return json.dumps({"schema": SCHEMA, "workers": workers, **more}, default=_plain, separators=(",", ":")).encode()
+def as_json(status: Status, idle_s: float, memory_bytes: int, **more: float) -> bytes:
+    """`/status.json` of one process: the last status of its worker, and the time since its loop turned."""
+    worker = {**vars(status), "loop_idle_s": round(idle_s, 3), "resident_memory_bytes": memory_bytes}
+    return json.dumps({"schema": SCHEMA, "workers": [worker], **more}, default=_plain, separators=(",", ":")).encode()
 
 
 def rounded(value: float) -> float:
-    """Six digits: enough for a chart, and a third of the bytes. What is not finite has no place in JSON."""
+    """Rounds to six digits, which are enough for a chart. 0 if not finite, because JSON has no such value."""
     return float(f"{value:.6g}") if math.isfinite(value) else 0.0
 
 
 def age_s(now_s: float, *since: float | None) -> float:
-    """Of the oldest; 0 if there is none."""
+    """The age of the oldest of these times; 0 if there is none."""
     known = [each for each in since if each is not None]
     return round(now_s - min(known), 3) if known else 0.0
 

@@ -1,9 +1,9 @@
-"""What the worker tells about itself: it says what happens as it does; metrics and status are made of that here.
+"""Status and metrics of a worker, from the events that it reports.
 
-    worker ──► Watch ──► Meter (counts)             ──► /metrics
+    worker ──► Watch ──► MetricsRegistry (counts)   ──► /metrics
                  └─────► Status (once a second)     ──► /metrics, /status.json, /
 
-The loop's thread calls everything here but `applied`, which is the sketch thread's. Nothing waits, nothing asks.
+The loop's thread calls all methods except `applied`, which the sketch thread calls. No method waits.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from sfd_stream import __version__
+from sfd_stream.config.model import Settings, SketchSettings
 from sfd_stream.observe import metrics as m
 from sfd_stream.observe.facts import (
-    Around,
     Facts,
+    LoopState,
     counts_of,
     failure_kind,
     in_words,
@@ -28,44 +29,24 @@ from sfd_stream.observe.facts import (
     written_bytes,
 )
 from sfd_stream.observe.progress import Progress
-from sfd_stream.observe.registry import Meter
-from sfd_stream.observe.spectra import Looker
-from sfd_stream.observe.status import DeadLetter, KafkaStatistics, Moment, PartitionStatus, Status, rounded
+from sfd_stream.observe.registry import MetricsRegistry, exposition, resident_bytes
+from sfd_stream.observe.spectra import SpectrumSampler
+from sfd_stream.observe.status import DeadLetter, KafkaStatistics, Moment, PartitionStatus, Status, as_json, rounded
 from sfd_stream.sketch.verify import ALPHA
 from sfd_stream.state.manifest import Manifest
 
 STATUS_EVERY_S = 1.0
 MOMENT_EVERY_S = 15.0
 MOMENTS = 240
-"""An hour."""
+"""One hour of moments."""
 
 PACE_OVER_S = 10.0
 NEWEST_LETTERS = 20
 WORDS_CHARS = 200
 
 
-@dataclass(frozen=True)
-class Identity:
-    worker: str
-    group: str
-    topic: str
-    ell: int
-    method: str
-    memory_max_bytes: int
-    shows: bool = False
-    """Whether snapshots are published."""
-    checkpoint_every_s: float | None = None
-    excerpts: bool = False
-    """Whether the status shows what bad messages hold."""
-
-    @property
-    def promised_ratio(self) -> float | None:
-        """The theorem at its worst (k = 0): delta <= ||A||F^2 / (alpha ell)."""
-        return rounded(min(1 / (ALPHA * self.ell), 1.0)) if self.method in ("fused", "paper") else None
-
-
 class IntakeWatch(Protocol):
-    """What is reported of messages as they come in, by a worker and by a scorer."""
+    """The events that a worker and a scorer report about incoming messages."""
 
     @property
     def excerpts(self) -> bool:
@@ -77,9 +58,10 @@ class IntakeWatch(Protocol):
 
 @dataclass
 class Watch:
-    identity: Identity
-    meter: Meter
-    looker: Looker
+    worker: str
+    settings: Settings
+    meter: MetricsRegistry
+    sampler: SpectrumSampler
     clock: Callable[[], float]
     wall_clock: Callable[[], float]
     progress: Progress = field(default_factory=Progress)
@@ -94,17 +76,17 @@ class Watch:
         self._started_at_s = self.wall_clock()
         self._turned_s = self._polled_s = now
         self._status_s = self._moment_s = float("-inf")
-        self.status = self._status((), Around(False, False, True, None, 0))
+        self.status = self._status((), LoopState(False, False, True, None, 0))
 
     @property
     def idle_s(self) -> float:
-        """Since the loop last turned. May be asked from any thread."""
+        """Time since the loop last turned. Any thread may read it."""
         return max(self.clock() - self._turned_s, 0.0)
 
     # Called by the loop
 
     def alive(self) -> None:
-        """The loop is not stuck: it made a turn, or waits for an unavailable broker."""
+        """Called when the loop is not stuck: it made a turn, or waits for an unavailable broker."""
         self._turned_s = self.clock()
 
     def polled(self) -> None:
@@ -115,10 +97,10 @@ class Watch:
     @property
     def excerpts(self) -> bool:
         """Whether the first bytes of bad messages are published."""
-        return self.identity.excerpts
+        return self.settings.http.excerpts
 
     def took(self, partition: int, *, messages: int, rows: int, nnz: int, size: int, tombstones: int) -> None:
-        """A batch, decoded and handed to the sketching thread."""
+        """A batch was decoded and submitted to the sketch thread."""
         add = self.meter.add
         add(m.MESSAGES, messages, partition)
         add(m.ROWS, rows, partition)
@@ -136,7 +118,7 @@ class Watch:
         self._newest.append(letter)
 
     def applied(self, partition: int, before: Facts, after: Facts, seconds: float) -> None:
-        """On the sketching thread. Beside a shrink the rest of a batch takes next to no time."""
+        """A batch was applied. Called on the sketch thread. A shrink takes nearly all of the time of its batch."""
         shrinks = after.shrinks - before.shrinks
         for _ in range(shrinks):
             self.meter.observe(m.SHRINK_SECONDS, seconds / shrinks)
@@ -150,12 +132,12 @@ class Watch:
             self.meter.add(m.REBALANCES, 1, kind)
 
     def restored(self, seconds: float, rows: int) -> None:
-        """`seconds` after the partition was assigned."""
+        """A partition was restored, `seconds` after it was assigned."""
         self.meter.observe(m.RESTORE_SECONDS, seconds)
         self.meter.add(m.RESTORED_ROWS, rows)
 
     def replayed(self, seconds: float, restored: Facts, now: Facts) -> None:
-        """The end is reached that the log had when the state was restored."""
+        """The state has reached the end that the log had when it was restored."""
         if now.next_offset != restored.next_offset:
             self.meter.observe(m.REPLAY_SECONDS, seconds)
             self.meter.add(m.REPLAYED_ROWS, now.rows - restored.rows)
@@ -171,7 +153,7 @@ class Watch:
     # Checkpoints and snapshots
 
     def durable(self, partition: int, manifest: Manifest, seconds: float) -> None:
-        """From here on nothing of it can be lost, whatever becomes of its snapshot and its offset."""
+        """A checkpoint is durable: its rows can't be lost, even if its snapshot or its offset commit fails."""
         self.progress.checkpoints += 1
         self.meter.observe(m.CHECKPOINT_SECONDS, seconds)
         self.meter.add(m.CHECKPOINTS, 1, partition)
@@ -182,13 +164,13 @@ class Watch:
         self.meter.observe(m.SNAPSHOT_SECONDS, seconds)
 
     def snapshot_failed(self, kind: Literal["refused", "unavailable"]) -> None:
-        """Not acknowledged: it will be published again."""
+        """A snapshot was not acknowledged. It will be published again."""
         self.meter.add(m.SNAPSHOT_FAILURES, 1, kind)
 
     def statistics(self, text: str) -> None:
         """Statistics of librdkafka, as JSON."""
         found = json.loads(text)
-        if found.get("type") == "consumer":  # the client beside it, for questions, tells of itself too
+        if found.get("type") == "consumer":  # the second client, for requests, sends statistics, too
             self._kafka = kafka_statistics(found)
 
     # Once a turn
@@ -196,50 +178,63 @@ class Watch:
     def due(self) -> bool:
         return self.clock() - self._status_s >= STATUS_EVERY_S
 
-    def update(self, parts: Sequence[PartitionStatus], around: Around) -> None:
-        """Makes the status of now; once a second is enough."""
+    def update(self, parts: Sequence[PartitionStatus], loop: LoopState) -> None:
+        """Computes the current status. Called once a second."""
         now = self.clock()
         self._status_s = now
         self._pace.append((now, self.progress.rows))
         while self._pace and now - self._pace[0][0] > PACE_OVER_S:
             self._pace.popleft()
-        self.status = self._status(tuple(parts), around)
+        self.status = self._status(tuple(parts), loop)
         if now - self._moment_s >= MOMENT_EVERY_S:
             self._moment_s = now
             self._history.append(moment_of(self.status))
 
     def sketch_fields(self, partition: int, facts: Facts | None) -> dict[str, Any]:
-        """The fields of a partition's status that are read off its state and its last sample."""
-        looker = self.looker
-        spectrum, (degrees, error_degrees) = looker.spectra.get(partition), looker.angles.get(partition, (None, None))
-        sampled = {"spectrum": spectrum, "drift": looker.drifts.get(partition)}
-        angles = {"drift_degrees": degrees, "drift_error_degrees": error_degrees}
-        return sampled | angles | ({} if facts is None else counts_of(facts, spectrum))
+        """The fields of a partition's status that come from its state and its last sample."""
+        sampled = self.sampler.fields(partition)
+        return sampled | ({} if facts is None else counts_of(facts, sampled["spectrum"]))
+
+    # The port reads
+
+    @property
+    def ready(self) -> bool:
+        return self.status.ready
+
+    @property
+    def doing(self) -> str:
+        return self.status.doing
+
+    def exposition(self) -> bytes:
+        return exposition(self.meter, self.status, self.idle_s)
+
+    def status_json(self, **more: float) -> bytes:
+        return as_json(self.status, self.idle_s, resident_bytes(), **more)
 
     # The status
 
-    def _status(self, parts: tuple[PartitionStatus, ...], around: Around) -> Status:
+    def _status(self, parts: tuple[PartitionStatus, ...], loop: LoopState) -> Status:
         pace = self._rows_per_s()
         return Status(
-            worker=self.identity.worker,
-            group=self.identity.group,
-            topic=self.identity.topic,
+            worker=self.worker,
+            group=self.settings.group,
+            topic=self.settings.input.topic,
             version=__version__,
             started_at_s=self._started_at_s,
             at_s=self.wall_clock(),
-            doing=in_words(parts, around, pace, self.identity.checkpoint_every_s),
-            ready=around.joined and all(part.state not in ("claiming", "waiting") for part in parts),
+            doing=in_words(parts, loop, pace, self.settings.checkpoint.every_s),
+            ready=loop.joined and all(part.state not in ("claiming", "waiting") for part in parts),
             rows=self.progress.rows,
             rows_per_s=pace,
-            promised_ratio=self.identity.promised_ratio,
-            memory_reserved_bytes=around.memory_reserved_bytes,
-            memory_max_bytes=self.identity.memory_max_bytes,
-            broker_away_s=rounded(around.broker_away_s or 0.0),
-            outside_group_s=rounded(around.outside_group_s or 0.0),
+            promised_ratio=_promised_ratio(self.settings.sketch),
+            memory_reserved_bytes=loop.memory_reserved_bytes,
+            memory_max_bytes=self.settings.worker.memory_max_bytes,
+            broker_away_s=rounded(loop.broker_away_s or 0.0),
+            outside_group_s=rounded(loop.outside_group_s or 0.0),
             checkpoints=self.progress.checkpoints,
             fences=self.progress.fences,
             partitions=parts,
-            merged=self.looker.merged if len(parts) > 1 else None,
+            merged=self.sampler.merged if len(parts) > 1 else None,
             dead_letters=dict(self._letters),
             newest_dead_letters=tuple(reversed(self._newest)),
             history=tuple(self._history),
@@ -251,3 +246,8 @@ class Watch:
             return 0.0
         (began, before), (now, after) = self._pace[0], self._pace[-1]
         return rounded((after - before) / max(now - began, 1e-9))
+
+
+def _promised_ratio(sketch: SketchSettings) -> float | None:
+    """The theorem's bound for k = 0, the worst case: delta <= ||A||F^2 / (alpha ell)."""
+    return rounded(min(1 / (ALPHA * sketch.ell), 1.0)) if sketch.method in ("fused", "paper") else None

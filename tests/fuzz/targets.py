@@ -24,7 +24,8 @@ from sfd_stream.wire import score_histograms, snapshots
 from sfd_stream.wire.columns import Columns, FixedColumns, GrowingColumns, HashedColumns
 from sfd_stream.wire.formats.from_json import read_json
 from sfd_stream.wire.frames import decode_arrays, decode_frame, encode_frame
-from sfd_stream.wire.rows.decode import DecodedBatch, decode, encode_row, encode_rows
+from sfd_stream.wire.rows.decode import DecodedBatch, decode
+from sfd_stream.wire.rows.encode import encode_row, encode_rows
 from sfd_stream.wire.rows.part import RowLimits
 from sfd_stream.wire.rows.read_any import read_message
 from tests.fuzz.engine import Run
@@ -105,7 +106,7 @@ def _body(name: str) -> bytes:
 
 
 def _payload(name: str) -> bytes:
-    return bytes(decode_frame((GOLDEN / name).read_bytes()).payload)
+    return bytes(decode_frame((GOLDEN / name).read_bytes()))
 
 
 def _settings(data: bytes) -> None:

@@ -11,11 +11,12 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from sfd_stream.cli import main
+from sfd_stream.cli.commands.metrics import markdown
 from sfd_stream.errors import StoreRefusedError, StoreUnavailableError
 from sfd_stream.observe.facts import ReleasedError
-from sfd_stream.observe.metrics import WORKER_LABELS, declared, markdown
+from sfd_stream.observe.metrics import WORKER_LABELS, declared
 from sfd_stream.observe.registry import READ_OFF, exposition
-from sfd_stream.wire.rows.decode import Reason
+from sfd_stream.wire.reasons import Reason
 from tests.support.tools import need
 from tests.support.watched import Stage
 

@@ -97,6 +97,27 @@ def test_what_is_not_http_is_answered_and_shut(sent: bytes, answered: bytes) -> 
         assert client.recv(64).split(b" ")[1] == answered
 
 
+def test_a_refusal_reaches_a_client_that_sends_more_than_the_port_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A close with unread input resets the connection, and the kernel drops an answer that has not arrived yet."""
+    monkeypatch.setattr(server, "LINGER_S", 10.0)
+    with port_of() as port:
+        for _ in range(20):
+            with socket.create_connection(where(port), timeout=10) as client:
+                client.sendall(b"nonsense\r\n\r\n" + b"a" * 1_000_000)
+                client.shutdown(socket.SHUT_WR)
+                with client.makefile("rb") as answer:
+                    assert answer.read().split(b" ")[1] == b"400"
+
+
+def test_a_client_that_stays_after_a_refusal_is_closed_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "LINGER_S", 0.1)
+    with port_of() as port, socket.create_connection(where(port), timeout=10) as client:
+        client.sendall(b"nonsense\r\n\r\n")
+        with client.makefile("rb") as answer:
+            assert answer.read().split(b" ")[1] == b"400"
+        wait_until(lambda: port.connections == 0, "the port closes the connection")
+
+
 def test_a_connection_accepted_in_the_moment_of_closing_is_closed() -> None:
     """Its task is cancelled before it ran once; the socket that it was given must not stay open."""
     entered, leave = threading.Event(), threading.Event()

@@ -9,9 +9,7 @@ import numpy as np
 import pytest
 
 from sfd_stream import FrequentDirections
-from sfd_stream.cli.build import watch_of
-from sfd_stream.config import load
-from sfd_stream.observe.facts import Around, preview
+from sfd_stream.observe.facts import LoopState, preview
 from sfd_stream.observe.registry import exposition
 from sfd_stream.observe.spectra import (
     COLUMNS,
@@ -19,8 +17,8 @@ from sfd_stream.observe.spectra import (
     DRIFT_K,
     NAME_CHARS,
     VALUES_MAX,
-    Looker,
-    Shot,
+    SpectrumSampler,
+    StateSample,
 )
 from sfd_stream.observe.status import as_json
 from sfd_stream.observe.worker_status import MOMENTS, NEWEST_LETTERS
@@ -28,9 +26,11 @@ from sfd_stream.sketch.builder import Parameters
 from sfd_stream.sketch.drift import mean_squared_sine
 from sfd_stream.sketch.sketch import Sketch
 from sfd_stream.state.partition import PartitionState, Shape
-from sfd_stream.wire.rows.decode import FixedColumns, HashedColumns, decode, encode_row
+from sfd_stream.wire.columns import FixedColumns, HashedColumns
+from sfd_stream.wire.rows.decode import decode
+from sfd_stream.wire.rows.encode import encode_row
 from sfd_stream.worker.report import SILENT_S, STUCK_S
-from tests.support.watched import AtOnce, Clock, Stage
+from tests.support.watched import AtOnce, Clock, Stage, settings_of
 
 
 def test_the_age_is_that_of_the_oldest_row_not_durable_even_while_its_checkpoint_is_under_way() -> None:
@@ -38,7 +38,7 @@ def test_the_age_is_that_of_the_oldest_row_not_durable_even_while_its_checkpoint
     stage.feed(0, 5)
     stage.tick(10.0)
     assert stage.watch.status.partitions[0].checkpoint_age_s == 10.0
-    stage.owned(0).taken.begin_checkpoint()
+    stage.owned(0).taken.unstored.begin(stage.clock.now)
     stage.tick(3.0)
     stage.feed(0, 5)
     stage.tick(2.0)
@@ -141,28 +141,28 @@ def test_lag_is_end_minus_applied_and_control_records_leave_none() -> None:
 @pytest.mark.parametrize(
     ("around", "modes", "ready", "doing"),
     [
-        (Around(False, False, True, None, 0), [], False, "joining the group"),
-        (Around(True, False, True, None, 0), [], True, "ready: no partition assigned"),
-        (Around(True, False, True, None, 0), ["reading", "claiming"], False, "restoring partition 1"),
-        (Around(True, False, True, None, 0), ["reading", "reading"], True, "idle: up to date"),
-        (Around(True, False, True, None, 0), ["reading", "waiting"], False,
+        (LoopState(False, False, True, None, 0), [], False, "joining the group"),
+        (LoopState(True, False, True, None, 0), [], True, "ready: no partition assigned"),
+        (LoopState(True, False, True, None, 0), ["reading", "claiming"], False, "restoring partition 1"),
+        (LoopState(True, False, True, None, 0), ["reading", "reading"], True, "idle: up to date"),
+        (LoopState(True, False, True, None, 0), ["reading", "waiting"], False,
          "no room in memory for partition 1: unread until there is"),
-        (Around(True, False, True, 12.0, 0), ["reading"], True, "waiting for the broker: no answer for 12 s"),
+        (LoopState(True, False, True, 12.0, 0), ["reading"], True, "waiting for the broker: no answer for 12 s"),
         (
-            Around(True, False, True, None, 0, registry_outage="refused, for 3 s"),
+            LoopState(True, False, True, None, 0, registry_outage="refused, for 3 s"),
             ["reading"],
             True,
             "waiting for the schema registry: refused, for 3 s",
         ),
-        (Around(True, False, True, None, 0, 29.0), [], True, "ready: no partition assigned"),
-        (Around(True, False, True, None, 0, 75.0), [], True, "stuck: outside the consumer group for 75 s"),
-        (Around(True, False, True, None, 0), ["paused", "reading"], True,
+        (LoopState(True, False, True, None, 0, 29.0), [], True, "ready: no partition assigned"),
+        (LoopState(True, False, True, None, 0, 75.0), [], True, "stuck: outside the consumer group for 75 s"),
+        (LoopState(True, False, True, None, 0), ["paused", "reading"], True,
          "waiting for the checkpoint store: partition 0 paused"),
-        (Around(True, True, True, None, 0), ["reading", "reading"], True, "stopping: last checkpoints"),
+        (LoopState(True, True, True, None, 0), ["reading", "reading"], True, "stopping: last checkpoints"),
     ],
 )  # fmt: skip
 def test_ready_means_all_that_is_assigned_is_restored(
-    around: Around, modes: list[str], ready: bool, doing: str
+    around: LoopState, modes: list[str], ready: bool, doing: str
 ) -> None:
     stage = Stage(partitions=len(modes))
     for partition, mode in enumerate(modes):
@@ -291,18 +291,18 @@ def test_drift_of_two_looks_an_interval_apart_is_shown_and_remembered() -> None:
 def publishing(partitions: int) -> Stage:
     """Where snapshots bring their sketches, and drift is from one to the next."""
     stage = Stage(partitions=partitions)
-    stage.looker._drift_every_s = None
+    stage.sampler._drift_every_s = None
     return stage
 
 
 def test_a_snapshot_s_sketch_is_shown_and_no_other_is_made_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     stage = publishing(2)
     shots = []
-    shoot = stage.report._shoot
-    monkeypatch.setattr(stage.report, "_shoot", lambda partition: shots.append(partition) or shoot(partition))
+    copy_state = stage.report._copy_state
+    monkeypatch.setattr(stage.report, "_copy_state", lambda partition: shots.append(partition) or copy_state(partition))
     for partition, state in stage.states.items():
         stage.feed(partition, 200)
-        stage.looker.see(partition, state.sketch(), state.columns)
+        stage.sampler.offer(partition, state.sketch(), state.columns)
     stage.tick(5.0)
     stage.tick(5.0)
     shown = [part.spectrum for part in stage.watch.status.partitions]
@@ -321,7 +321,7 @@ def test_drift_is_from_one_snapshot_to_the_next(monkeypatch: pytest.MonkeyPatch,
     tops = []
     for _ in range(3):
         stage.feed(0, 200)
-        stage.looker.see(0, state.sketch(), state.columns)
+        stage.sampler.offer(0, state.sketch(), state.columns)
         stage.tick(5.0)
         tops.append(state.sketch().components(DRIFT_K))
         stage.feed(0, 50)
@@ -335,7 +335,7 @@ def test_a_snapshot_that_was_overtaken_by_a_look_is_not_shown() -> None:
     old = stage.states[0].sketch()
     stage.feed(0, 100)
     stage.tick(5.0)
-    stage.looker.see(0, old, stage.states[0].columns)
+    stage.sampler.offer(0, old, stage.states[0].columns)
     stage.tick(5.0)
     spectrum = stage.watch.status.partitions[0].spectrum
     assert spectrum is not None
@@ -349,21 +349,21 @@ def test_sketches_that_wait_to_be_looked_at_have_a_limit(monkeypatch: pytest.Mon
     sketch = stage.states[0].sketch()
     monkeypatch.setattr("sfd_stream.observe.spectra.MERGE_BYTES_MAX", 2 * sketch.matrix.nbytes)
     for partition in (0, 1, 2, 1):
-        stage.looker.see(partition, sketch, stage.states[partition].columns)
-    assert sorted(stage.looker._given) == [0, 1]
+        stage.sampler.offer(partition, sketch, stage.states[partition].columns)
+    assert sorted(stage.sampler._given) == [0, 1]
 
 
 def test_rows_that_no_snapshot_shows_grow_old_until_one_is_acknowledged() -> None:
     stage = Stage(partitions=1)
     taken = stage.owned(0).taken
-    taken.unpublished_since_s = stage.clock.now
+    taken.unpublished.since_s = stage.clock.now
     stage.tick(10.0)
     assert stage.watch.status.partitions[0].snapshot_age_s == 10
-    taken.begin_snapshot(stage.clock.now)
+    taken.unpublished.begin(stage.clock.now)
     stage.tick(5.0)
     assert stage.watch.status.partitions[0].snapshot_age_s == 15, "it is on its way"
     stage.watch.snapshot_failed("unavailable")
-    taken.begin_snapshot(stage.clock.now)
+    taken.unpublished.begin(stage.clock.now)
     stage.tick(5.0)
     assert stage.watch.status.partitions[0].snapshot_age_s == 20, "the next one has to show the same rows"
     stage.publish(0, 1_000)
@@ -388,7 +388,7 @@ def test_memory_and_the_answer_are_bounded_whatever_happens() -> None:
     assert len(spectrum.directions) <= DIRECTIONS
     assert all(len(direction) <= COLUMNS for direction in spectrum.directions)
     assert all(len(column.name or "") <= NAME_CHARS for direction in spectrum.directions for column in direction)
-    assert len(as_json([status], [0.0], 1)) < 100_000
+    assert len(as_json(status, 0.0, 1)) < 100_000
 
 
 def test_the_status_is_json_that_says_what_the_value_says() -> None:
@@ -396,7 +396,7 @@ def test_the_status_is_json_that_says_what_the_value_says() -> None:
     stage.feed(0, 50)
     stage.watch.dead_letter(1, 9, "bad_index", 'column "<b>" outside', b"\x00<script>\xff")
     stage.tick()
-    [worker] = json.loads(as_json([stage.watch.status], [1.25], 4096))["workers"]
+    [worker] = json.loads(as_json(stage.watch.status, 1.25, 4096))["workers"]
     assert worker["loop_idle_s"] == 1.25
     assert worker["partitions"][0]["rows"] == 50
     assert worker["newest_dead_letters"][0]["preview"] == "\\x00<script>\\xff"
@@ -416,62 +416,50 @@ BAGS = [
 ]
 
 
-def looked_at(seed: int) -> tuple[Looker, Sketch]:
+def looked_at(seed: int) -> tuple[SpectrumSampler, Sketch]:
     """Hashed words, all of them counts, so that the data have no minus anywhere."""
     columns = HashedColumns(4096, seed)
     state = PartitionState(Shape(columns, Parameters(d=4096, ell=8)), 0)
     batch = decode([encode_row(list(bag), list(bag.values()), packed=False) for bag in BAGS], columns)
     state.apply(batch, len(BAGS), None, 0)
-    looker = Looker(AtOnce().submit, Clock(), Clock())
-    looker.consider({0: len(BAGS)}, lambda _: AtOnce().submit(Shot.of, state))
+    sampler = SpectrumSampler(AtOnce().submit, Clock(), Clock())
+    sampler.consider({0: len(BAGS)}, lambda _: AtOnce().submit(StateSample.of, state))
     assert isinstance(state.columns, HashedColumns)
-    return looker, replace(state.sketch(), features=state.columns.known())
+    return sampler, replace(state.sketch(), features=state.columns.known())
 
 
 @pytest.mark.parametrize("seed", range(6))
 def test_hashed_columns_are_shown_with_the_signs_of_the_data(seed: int) -> None:
-    looker, sketch = looked_at(seed)
-    directions = looker.spectra[0].directions
+    sampler, sketch = looked_at(seed)
+    directions = sampler.fields(0)["spectrum"].directions
     shown = [{c.name: c.weight for c in direction if abs(c.weight) > 1e-9} for direction in directions]
     read = [{name: w for name, w in direction if abs(w) > 1e-9} for direction in sketch.top(len(shown), COLUMNS)]
     for one, other in zip(shown, read, strict=True):
         assert one == pytest.approx(other, rel=1e-3)
     assert all(weight > 0 for name, weight in shown[0].items() if name and len(name) < 20)
-    assert looker.merged is not None
-    assert looker.merged.directions == directions, "the merge of one partition"
+    assert sampler.merged is not None
+    assert sampler.merged.directions == directions, "the merge of one partition"
 
 
 def test_a_snapshot_that_is_withdrawn_while_a_look_at_it_begins_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """The thread that makes snapshots takes the last one away before it gives the next."""
-    looker, sketch = looked_at(0)
-    looker._rest_until_s = 0.0
-    looker.see(0, sketch, HashedColumns(4096, 0))
-    monkeypatch.setattr(looker, "_seen_at", lambda partition: 0.0 if looker._given.pop(partition) else 1.0)
-    looker.consider({0: len(BAGS)}, lambda _: pytest.fail("nothing has changed"))
+    sampler, sketch = looked_at(0)
+    sampler._rest_until_s = 0.0
+    sampler.offer(0, sketch, HashedColumns(4096, 0))
+    monkeypatch.setattr(sampler, "_sampled_at", lambda partition: 0.0 if sampler._given.pop(partition) else 1.0)
+    sampler.consider({0: len(BAGS)}, lambda _: pytest.fail("nothing has changed"))
 
 
 def test_rows_that_wait_long_for_a_checkpoint_are_not_keeping_up() -> None:
     """With checkpoint.every_s of 5 s a row that is 47 s old is late; at 30 s it is on its way."""
     stage = Stage()
     for every_s, late in ((5.0, True), (30.0, False)):
-        stage.watch.identity = replace(stage.watch.identity, checkpoint_every_s=every_s)
-        stage.owned(0).taken.dirty_since_s = stage.clock.now - 46.0
+        stage.watch.settings = settings_of(f"checkpoint.every_s={every_s}")
+        stage.owned(0).taken.unstored.since_s = stage.clock.now - 46.0
         stage.feed(0, 5)
         stage.tick(1.0)
         said = "checkpoints are late: a row has waited for 47 s, and checkpoint.every_s is 5 s"
         assert (stage.watch.status.doing == said) is late
-
-
-def test_the_setting_for_late_checkpoints_reaches_the_status() -> None:
-    given = [
-        "kafka.bootstrap.servers=b:1",
-        "kafka.group.id=g",
-        "input.topic=t",
-        "sketch.d=50",
-        "checkpoint.url=memory://",
-    ]
-    settings = load(None, environ={}, overrides=[*given, "checkpoint.every_s=7"]).settings
-    assert watch_of(settings, "1", AtOnce().submit).identity.checkpoint_every_s == 7.0
 
 
 def test_drift_comes_in_degrees_with_the_sketchs_error_as_watch_has_it() -> None:
@@ -480,7 +468,7 @@ def test_drift_comes_in_degrees_with_the_sketchs_error_as_watch_has_it() -> None
     for _ in range(3):
         stage.feed(0, 400)
         sketch = stage.states[0].sketch()
-        stage.looker.see(0, sketch, stage.states[0].columns)
+        stage.sampler.offer(0, sketch, stage.states[0].columns)
         stage.tick(60.0)
         if before is not None:
             wanted = sketch.drift(before, DRIFT_K)
@@ -499,14 +487,17 @@ def test_the_angle_is_that_of_the_sketches_whether_or_not_there_is_room_to_keep_
     room: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sfd_stream.observe.spectra.MERGE_BYTES_MAX", room)
-    rng, looker = np.random.default_rng(3), Looker(AtOnce().submit, Clock(), Clock())
+    rng, sampler = np.random.default_rng(3), SpectrumSampler(AtOnce().submit, Clock(), Clock())
     strong = np.diag([9.0, 8.0, 7.0, 6.0, 5.0, *[0.2] * 25])
     sketches = [FrequentDirections(12).partial_fit(rng.normal(size=(300, 30)) @ strong).sketch() for _ in range(2)]
     for sketch in sketches:
-        looker.see(0, sketch, FixedColumns(30))
+        sampler.offer(0, sketch, FixedColumns(30))
         if room:
-            looker._rest_until_s = 0.0
-            looker.consider({0: sketch.rows}, lambda _: AtOnce().submit(lambda: None))
+            sampler._rest_until_s = 0.0
+            sampler.consider({0: sketch.rows}, lambda _: AtOnce().submit(lambda: None))
     wanted = sketches[1].drift(sketches[0], DRIFT_K)
     assert wanted.error < np.pi / 4
-    assert looker.angles[0] == pytest.approx(np.degrees([wanted.angles[0], wanted.error]), rel=1e-3)
+    found = sampler.fields(0)
+    degrees, error_degrees = np.degrees([wanted.angles[0], wanted.error])
+    assert found["drift_degrees"] == pytest.approx(degrees, rel=1e-3)
+    assert found["drift_error_degrees"] == pytest.approx(error_degrees, rel=1e-3)
