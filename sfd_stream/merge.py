@@ -1,11 +1,11 @@
-"""`sfd-stream merge`: keeps the merged sketch of one or more snapshot topics and publishes it, in snapshot form.
+"""`sfd-stream merge`: merges the sketches of one or more snapshot topics and publishes the result as a snapshot.
 
-Every merge starts from the parts, so that a snapshot that was replaced is really gone from it, and names the input
-partitions that it holds, so that merges of merges can still tell what is missing. It has no store: on start it reads
-its own newest message and goes on with the next epoch. One replica; a second one fences the first, which stops.
+Every merge starts from the parts, so that a replaced snapshot has no effect on it. It lists its input partitions, so
+that merges of merges know which are missing. It has no store: on start it reads its own newest message and continues
+with the next epoch. Run one replica: a second one fences the first, which stops.
 
-Merging, and fetching what snapshots refer to, may take minutes: that is done beside, and the loop goes on turning. All
-else that waits has a limit of its own, below what a liveness probe allows.
+Merging and fetching referenced snapshots may take minutes, so both run in the background while the loop turns. All
+other waits have limits below that of a liveness probe.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, wait
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from typing import Any
 
@@ -32,6 +32,7 @@ from sfd_stream.kafka.producer import TOO_LARGE, Sink
 from sfd_stream.observe.merge_status import MergeWatch
 from sfd_stream.reader.merged import MergedSketch, merge, snapshot_of_merge
 from sfd_stream.reader.reader import SnapshotReader
+from sfd_stream.reader.report import ratio_of
 from sfd_stream.threads import Computing
 from sfd_stream.wire.snapshot_ids import EPOCH_MAX, SnapshotId
 from sfd_stream.wire.snapshots import Message, Snapshot, encode_snapshot, message_of
@@ -48,46 +49,35 @@ class MergePlan:
     republish_s: float
     ell: int | None = None
     give_up_s: float = 600.0
-    """How long a broker may be unavailable while it starts; once it has begun it waits without a limit."""
+    """How long a broker may be unavailable at the start. After the start the service waits without a limit."""
 
 
+@dataclass(eq=False)
 class Merger:
-    """`start` once, then `turn` again and again; `run` does both until `stop`. `own` reads what it publishes itself."""
+    """Call `start` once, then `turn` repeatedly. `run` does both until `stop`. `own` reads its own publications."""
 
-    def __init__(
-        self,
-        plan: MergePlan,
-        inputs: Sequence[SnapshotReader],
-        own: SnapshotReader,
-        sink: Sink,
-        beside: Executor,
-        watch: MergeWatch,
-        *,
-        clock: Callable[[], float],
-        wall_clock: Callable[[], float],
-        log: Any,
-        prepare: Callable[[], None] = lambda: None,
-        computing: Computing | None = None,
-    ) -> None:
-        self.plan = plan
-        self.log = log
+    plan: MergePlan
+    inputs: Sequence[SnapshotReader]
+    own: SnapshotReader
+    sink: Sink
+    background: Executor
+    watch: MergeWatch
+    _: KW_ONLY
+    clock: Callable[[], float]
+    wall_clock: Callable[[], float]
+    log: Any
+    prepare: Callable[[], None] = lambda: None
+    computing: Computing = field(default_factory=Computing)
+
+    def __post_init__(self) -> None:
         self.last: SnapshotId | None = None
         self.published = 0
-        self._inputs = inputs
-        self._own = own
-        self._sink = sink
-        self._beside = beside
-        self._watch = watch
-        self._clock = clock
-        self._wall_clock = wall_clock
         self._epoch = 0
         self._number = 0
         self._newest: Message | None = None
         self._changed = True
         self._published_at = 0.0
         self._stopped = threading.Event()
-        self._computing = computing or Computing()
-        self._prepare = prepare
 
     def run(self) -> None:
         try:
@@ -95,15 +85,15 @@ class Merger:
             while not self._stopped.is_set():
                 self.turn()
         finally:
-            self._computing.close()
+            self.computing.close()
 
     def stop(self) -> None:
         self._stopped.set()
 
     def start(self) -> None:
-        """Takes the epoch after that of the newest message under its own key, and reads all parts."""
-        self._patiently(self._prepare)
-        self._patiently(lambda: self._own.refresh(self._going))
+        """Takes the epoch after that of its own newest message, and reads all parts."""
+        self._patiently(self.prepare)
+        self._patiently(lambda: self.own.refresh(self._going))
         newest = self._own_newest()
         if newest is not None and newest.epoch >= EPOCH_MAX:
             raise RefusedStateError(
@@ -112,27 +102,27 @@ class Merger:
             )
         self._epoch = 1 if newest is None else newest.epoch + 1
         self.last = newest
-        for reader in self._inputs:
+        for reader in self.inputs:
             if self._going():
                 self._patiently(partial(reader.refresh, self._going))
-        self._watch.started()
+        self.watch.started()
         self.log.info("merge started", topic=self.plan.topic, epoch=self._epoch)
 
     def _patiently(self, step: Callable[[], Any]) -> None:
-        """Repeats the step while no broker answers: it may be restarting. Returns early after `stop`."""
-        deadline = self._clock() + self.plan.give_up_s
+        """Repeats the step while no broker answers, because it may be restarting. Returns early after `stop`."""
+        deadline = self.clock() + self.plan.give_up_s
         while self._going():
             try:
                 step()
             except BrokerUnavailableError:
-                if self._clock() >= deadline:
+                if self.clock() >= deadline:
                     raise
             else:
                 return
 
     def _going(self) -> bool:
-        """Reading a long topic takes its time: meanwhile it reports that it is alive, and can be stopped."""
-        self._watch.alive()
+        """Called while a long topic is read: reports that the service is alive, and returns False after `stop`."""
+        self.watch.alive()
         return not self._stopped.is_set()
 
     def turn(self) -> None:
@@ -140,15 +130,17 @@ class Merger:
         self._listen()
 
     def publish_due(self) -> None:
-        """The merge, if a part has changed; the same again, if it is time."""
+        """Publishes a new merge if a part has changed, or the same merge again if that is due."""
         self._check_alone()
         if self._changed:
-            self._publish_merge()
-        elif self._newest is not None and self._clock() - self._published_at >= self.plan.republish_s:
+            merged = self._merged()
+            if merged is not None:
+                self._publish_new(merged)
+        elif self._newest is not None and self.clock() - self._published_at >= self.plan.republish_s:
             self._publish(self._newest)
 
     def publish_once(self) -> None:
-        """The merge of what was read, in the topic when this returns; raises where `turn` would try again."""
+        """Publishes a merge of the parts and waits until it is acknowledged. Raises where `turn` would retry."""
         self._check_alone()
         if not self._publish_new(self._merge()):
             raise BrokerRefusedError(
@@ -156,40 +148,35 @@ class Merger:
             )
 
     def _listen(self) -> None:
-        """For `every_s`, or until stopped."""
+        """Reads the parts for `every_s`, or until stopped."""
         slices = max(round(self.plan.every_s / SLICE_S), 1)
         for _ in range(slices):
             if self._stopped.is_set():
                 return
-            self._watch.alive()
-            for reader in self._inputs:
-                self._changed |= reader.wait(self.plan.every_s / slices / len(self._inputs))
-        self._own.wait(0.01)
-
-    def _publish_merge(self) -> None:
-        merged = self._merged()
-        if merged is not None:
-            self._publish_new(merged)
+            self.watch.alive()
+            for reader in self.inputs:
+                self._changed |= reader.wait(self.plan.every_s / slices / len(self.inputs))
+        self.own.wait(0.01)
 
     def _publish_new(self, merged: MergedSketch) -> bool:
-        """Under the next number. Returns whether the broker has acknowledged it."""
+        """Publishes the merge with the next number. Returns whether the broker has acknowledged it."""
         self._number += 1
-        snapshot_id = SnapshotId(self._own.cluster_id, self.plan.group, self.plan.topic, 0, self._epoch, self._number)
-        encoded = encode_snapshot(snapshot_of_merge(merged, snapshot_id, self._wall_clock()))
+        snapshot_id = SnapshotId(self.own.cluster_id, self.plan.group, self.plan.topic, 0, self._epoch, self._number)
+        encoded = encode_snapshot(snapshot_of_merge(merged, snapshot_id, self.wall_clock()))
         self._newest = message_of(encoded)
         self._changed = not self._publish(self._newest)
         if not self._changed:
             self.last = snapshot_id
             self.published += 1
-            self._watch.published(merged, len(encoded))
+            self.watch.published(merged, len(encoded))
             self._say(merged, len(encoded))
         return not self._changed
 
     def _merged(self) -> MergedSketch | None:
-        """None while there is nothing to merge, while a snapshot can't be fetched, and after `stop`."""
-        began, job = self._clock(), self._beside.submit(self._merge)
+        """The merge of all parts. None if there are no parts, if a snapshot can't be fetched, and after `stop`."""
+        began, job = self.clock(), self.background.submit(self._merge)
         while not wait([job], SLICE_S).done:
-            self._watch.alive()
+            self.watch.alive()
             if self._stopped.is_set():
                 return None
         try:
@@ -197,36 +184,36 @@ class Merger:
         except NoSnapshotError:
             return None
         except (ObjectMissingError, StoreUnavailableError) as error:
-            self._watch.failed("fetch")
+            self.watch.failed("fetch")
             self.log.warning("snapshot fetch failed, will retry", error=str(error))
             return None
-        self._watch.merged(self._clock() - began)
+        self.watch.merged(self.clock() - began)
         return merged
 
     def _merge(self) -> MergedSketch:
-        with self._computing():  # except the requests that the readers make
-            parts = [snapshot for reader in self._inputs for snapshot in _held(reader)]
+        with self.computing():  # except for the requests of the readers
+            parts = [snapshot for reader in self.inputs for snapshot in _held(reader)]
             if not parts:
-                names = ", ".join(reader.topic for reader in self._inputs)
+                names = ", ".join(reader.topic for reader in self.inputs)
                 raise NoSnapshotError(f"there is nothing to merge: no snapshot in {names}")
-            limit = min(reader.max_total_bytes for reader in self._inputs)
-            return merge(parts, self._wall_clock(), ell=self.plan.ell, max_bytes=limit)
+            limit = min(reader.max_total_bytes for reader in self.inputs)
+            return merge(parts, self.wall_clock(), ell=self.plan.ell, max_bytes=limit)
 
     def _publish(self, message: Message) -> bool:
-        """Returns whether the broker has acknowledged it; if not, it is published again later."""
-        ticket = self._sink.publish(self.plan.topic, message.key, message.value, message.headers)
-        self._sink.flush(FLUSH_S)
+        """Returns whether the broker has acknowledged the message. If not, it is published again later."""
+        ticket = self.sink.publish(self.plan.topic, message.key, message.value, message.headers)
+        self.sink.flush(FLUSH_S)
         if ticket is not None and ticket.error == TOO_LARGE:
             raise BrokerRefusedError(
                 f"the merged snapshot of {len(message.value):,} bytes is larger than topic {self.plan.topic} takes: "
                 "raise kafka.message.max.bytes and the topic's max.message.bytes, or lower merge.ell"
             )
         if ticket is None or not ticket.delivered:
-            self._watch.failed("publish")
+            self.watch.failed("publish")
             self.log.warning("merged snapshot publish failed, will retry", why=repr(ticket))
             return False
-        self._watch.acknowledged()
-        self._published_at = self._clock()
+        self.watch.acknowledged()
+        self._published_at = self.clock()
         return True
 
     def _check_alone(self) -> None:
@@ -239,24 +226,23 @@ class Merger:
 
     def _own_newest(self) -> SnapshotId | None:
         key = SnapshotId(None, self.plan.group, self.plan.topic, 0, 0, 0).key
-        return self._own.ids.get(key)
+        return self.own.ids.get(key)
 
     def _say(self, merged: MergedSketch, size: int) -> None:
         said = self.log.info if merged.complete else self.log.warning
-        ratio = merged.delta / merged.squared_frobenius if merged.squared_frobenius else 0.0
         said(
             "published" if merged.complete else "published, but incomplete",
             number=self._number,
             partitions=len(merged.parts),
             missing=list(merged.missing[:10]),
             rows=merged.rows,
-            delta_ratio=round(ratio, 6),
+            delta_ratio=round(ratio_of(merged), 6),
             payload_bytes=size,
         )
 
 
 def _held(reader: SnapshotReader) -> list[Snapshot]:
-    """Nothing where the topic has nothing that can be used; the reader logs why."""
+    """The snapshots of one topic; empty if none of them is usable. The reader logs the reason."""
     try:
         return reader.held()
     except (NoSnapshotError, FormatError):

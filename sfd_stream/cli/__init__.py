@@ -1,7 +1,6 @@
-"""The command line: one file a command; each parses, wires and prints, nothing else.
+"""The command line, one file per command. A command parses, builds the parts, calls and prints.
 
-`main` is the boundary: what the world did wrong ends in one sentence and an exit code, never in a traceback,
-unless --debug asks for it.
+`main` is the boundary: every error ends in one sentence and an exit code. A traceback is printed only with --debug.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return run(arguments)
     except BrokenPipeError:
-        # The reader of our output has closed it; keep Python from complaining when it flushes at exit.
+        # The reader of our output has closed it. Without this, Python reports an error when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the boundary: nothing may pass
@@ -40,11 +39,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _handle_early_signals(arguments: Sequence[str]) -> None:
-    """Handlers for the first second, before the imports: nothing is there to save yet.
+    """Installs handlers for the first second, before the imports, when there is nothing to save yet.
 
-    A service that is stopped while it starts ends with 0, as it does later; `run` and `merge` install their own
-    handlers when they have something to save. The kernel drops a signal for PID 1 that has no handler, so that in a
-    container every command needs one.
+    A service that is stopped while it starts exits with 0, as it does later. `run` and `merge` install their own
+    handlers when they have something to save. The kernel drops a signal for PID 1 without a handler, so in a container
+    every command needs one.
     """
     if arguments[:1] == ["run"] or (arguments[:1] == ["merge"] and "--once" not in arguments):
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -54,7 +53,7 @@ def _handle_early_signals(arguments: Sequence[str]) -> None:
 
 
 def _report(error: BaseException, *, debug: bool) -> int:
-    """Say on standard error what happened, and give the exit code that it stands for."""
+    """Prints the error on standard error and returns its exit code."""
     if debug:
         import traceback
 
@@ -71,7 +70,7 @@ def _report(error: BaseException, *, debug: bool) -> int:
 
 
 def _safe(text: str) -> str:
-    """Without secrets, and without what a terminal would act on."""
+    """The text without secrets and without control characters."""
     from sfd_stream.config.secrets import mask_text
     from sfd_stream.printable import printable_lines
 

@@ -1,4 +1,4 @@
-"""`python -m sfd_stream.cli`: the command line by the interpreter that runs already."""
+"""`python -m sfd_stream.cli`: the command line with the running interpreter."""
 
 import sys
 

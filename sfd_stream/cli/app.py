@@ -1,35 +1,24 @@
-"""The commands, gathered: a new one is a file with one function, and one line in `_register`."""
+"""The list of commands. A new command is a file with one function of the same name, and its name in `_PANELS`."""
 
 # Annotations are evaluated: typer reads them.
 import sys
+from importlib import import_module
 from typing import Annotated, Any
 
 import typer
 
 from sfd_stream import __version__
-from sfd_stream.cli.commands import (
-    basis,
-    bench,
-    checkpoint,
-    config,
-    demo,
-    doctor,
-    drift,
-    export,
-    features,
-    health,
-    merge,
-    metrics,
-    plot,
-    produce,
-    read,
-    score,
-    size,
-    topics,
-    watch,
-)
-from sfd_stream.cli.commands import run as run_command
 from sfd_stream.printable import printable_lines
+
+_PANELS = {
+    "The stream": "demo run merge score health basis checkpoint",
+    "Reading": "read watch plot export drift",
+    "Data": "produce topics",
+    "Planning and diagnosis": "doctor features size bench",
+    "Settings": "metrics config",
+}
+"""The commands by panel of the help, in its order. Each is a module of `cli/commands/`. Its function of the same name
+is the command; a group of commands has `COMMANDS` and `HELP` instead."""
 
 _EPILOG = """\
 [bold]To begin[/bold] without a broker: [bold]sfd-stream demo[/bold]
@@ -56,20 +45,14 @@ With one on localhost:9092:
 """
 
 _HELP_NAMES = ["-h", "--help"]
-STREAM = "The stream"
-# typer turns an interrupt into this code and says nothing.
+# typer turns an interrupt into this code without a message.
 _TYPER_INTERRUPTED = 130
-
-DATA = "Data"
-READING = "Reading"
-SETTINGS = "Settings"
-TOOLS = "Planning and diagnosis"
 
 
 def run(arguments: list[str]) -> int:
-    """Parse the arguments and run the command; what goes wrong in it is raised."""
+    """Parse the arguments and run the command. Its errors are raised."""
     command = typer.main.get_command(_app())
-    _show_flags_without_a_type(command)
+    _remove_types_of_flags(command)
     try:
         code = command.main(args=arguments or ["--help"], prog_name="sfd-stream", standalone_mode=False)
     except typer.Exit as done:
@@ -77,15 +60,15 @@ def run(arguments: list[str]) -> int:
     except typer.Abort:
         raise KeyboardInterrupt from None
     except typer.TyperException as error:
-        _say_misuse(error)
+        _print_misuse(error)
         return error.exit_code
     if code == _TYPER_INTERRUPTED:
         raise KeyboardInterrupt
     return code if isinstance(code, int) else 0
 
 
-def _say_misuse(error: typer.TyperException) -> None:
-    """One sentence, and where to read on."""
+def _print_misuse(error: typer.TyperException) -> None:
+    """Prints one sentence and the command for help."""
     context = getattr(error, "ctx", None)
     command = context.command_path if context else "sfd-stream"
     sys.stderr.write(f'error: {printable_lines(error.format_message().rstrip("."))}; see "{command} --help"\n')
@@ -105,36 +88,26 @@ def _app() -> typer.Typer:
     return app
 
 
-def _show_flags_without_a_type(command: Any) -> None:
-    """Typer would show --json as `--json <bool>`, as if it took a value."""
+def _remove_types_of_flags(command: Any) -> None:
+    """Removes the type of flags from the help: typer prints --json as `--json <bool>`, as if it took a value."""
     context = typer.Context(command, help_option_names=_HELP_NAMES)
     for option in (option for option in command.get_params(context) if getattr(option, "is_flag", False)):
         option.metavar = ""
     for below in getattr(command, "commands", {}).values():
-        _show_flags_without_a_type(below)
+        _remove_types_of_flags(below)
 
 
 def _register(app: typer.Typer) -> None:
-    app.command("demo", rich_help_panel=STREAM)(demo.demo)
-    app.command("run", rich_help_panel=STREAM)(run_command.run)
-    app.command("merge", rich_help_panel=STREAM)(merge.merge)
-    app.command("score", rich_help_panel=STREAM)(score.score)
-    app.command("read", rich_help_panel=READING)(read.read)
-    app.command("watch", rich_help_panel=READING)(watch.watch)
-    app.command("plot", rich_help_panel=READING)(plot.plot)
-    app.command("export", rich_help_panel=READING)(export.export)
-    app.command("drift", rich_help_panel=READING)(drift.drift)
-    app.command("health", rich_help_panel=STREAM)(health.health)
-    app.command("produce", rich_help_panel=DATA)(produce.produce)
-    app.command("topics", rich_help_panel=DATA)(topics.topics)
-    app.add_typer(basis.app(), name="basis", rich_help_panel=STREAM)
-    app.add_typer(checkpoint.app(), name="checkpoint", rich_help_panel=STREAM)
-    app.add_typer(config.app(), name="config", rich_help_panel=SETTINGS)
-    app.command("doctor", rich_help_panel=TOOLS)(doctor.doctor)
-    app.command("features", rich_help_panel=TOOLS)(features.features)
-    app.command("size", rich_help_panel=TOOLS)(size.size)
-    app.command("bench", rich_help_panel=TOOLS)(bench.bench)
-    app.command("metrics", rich_help_panel=SETTINGS)(metrics.metrics)
+    for panel, names in _PANELS.items():
+        for name in names.split():
+            module = import_module(f"sfd_stream.cli.commands.{name}")
+            if hasattr(module, "COMMANDS"):
+                group = typer.Typer(name=name, help=module.HELP, rich_markup_mode="rich")
+                for below, function in module.COMMANDS.items():
+                    group.command(below)(function)
+                app.add_typer(group, rich_help_panel=panel)
+            else:
+                app.command(name, rich_help_panel=panel)(getattr(module, name))
 
 
 def _print_version(wanted: bool) -> None:

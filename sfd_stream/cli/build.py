@@ -1,11 +1,11 @@
-"""From settings to the parts that they describe. Nothing here decides; it only puts together."""
+"""Builds the parts that the settings describe, and connects them."""
 
 from __future__ import annotations
 
 import socket
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -22,43 +22,43 @@ from sfd_stream.kafka.producer import Sink
 from sfd_stream.kafka.properties import for_consumer
 from sfd_stream.kafka.source import Source
 from sfd_stream.kafka.topic_reader import Tail
-from sfd_stream.kafka.topics import ensure_topic
-from sfd_stream.kafka.transactional_producer import TransactionalSink
+from sfd_stream.kafka.transactional_producer import SharedTransactions, TransactionalSink
+from sfd_stream.loop.intake import Intake
+from sfd_stream.loop.questions import OutputEpochs, Questions
+from sfd_stream.loop.runtime import Plan, Runtime
 from sfd_stream.observe.logs import Log, get_logger
-from sfd_stream.observe.registry import Meter
+from sfd_stream.observe.registry import MetricsRegistry
 from sfd_stream.observe.routes import routes_of
-from sfd_stream.observe.server import Port, listening
-from sfd_stream.observe.spectra import Compute, Looker
-from sfd_stream.observe.worker_status import Identity, Watch
+from sfd_stream.observe.server import Port, Route, listening
+from sfd_stream.observe.spectra import Compute, SpectrumSampler
+from sfd_stream.observe.worker_status import IntakeWatch, Watch
 from sfd_stream.processes.status_files import written
 from sfd_stream.reader.newest import Epochs
 from sfd_stream.sketch.builder import Parameters
 from sfd_stream.sketch.verify import topic_share
 from sfd_stream.state.partition import ENTRY_BYTES, Shape
+from sfd_stream.state.policy import SnapshotPolicy
 from sfd_stream.storage.contract import Store
 from sfd_stream.storage.open import open_store
-from sfd_stream.tools.topics import SNAPSHOT_PARTITIONS, compacted_topic_config
+from sfd_stream.tools.topics import compacted_topic, create_missing
 from sfd_stream.wire.columns import Columns, FixedColumns, GrowingColumns, HashedColumns
+from sfd_stream.wire.snapshots import SnapshotEncoder
 from sfd_stream.worker.delivery import Delivery
-from sfd_stream.worker.intake import Intake
 from sfd_stream.worker.partitions import Partitions
-from sfd_stream.worker.questions import OutputEpochs, Questions
-from sfd_stream.worker.runtime import Plan, Runtime
-from sfd_stream.worker.snapshots import SnapshotEncoder
 from sfd_stream.worker.transactional import Transactional
 from sfd_stream.worker.worker import Worker
 
 MESSAGE_MAX_DEFAULT, MESSAGE_OVERHEAD_BYTES = 1_000_000, 65_536
-"""What brokers and clients take without being asked; room for key, headers and frame."""
+"""The default maximum size of a message at brokers and clients; the room for key, headers and frame."""
 
 GROWING_START = 1024
-"""Columns that a growing matrix begins with where sketch.d does not say."""
+"""Initial number of growing columns if sketch.d is not set."""
 
 READ_S = 30.0
-"""The output topic can't be read if nothing of it comes for this long."""
+"""Reading the output topic fails if no record arrives for this long."""
 
 DELIVER_S = 20.0
-"""Maximum time for one transaction. After it the outcome is unknown and is asked for."""
+"""Maximum time for one transaction. After it the outcome is unknown, and the broker is asked for it."""
 
 
 def hooks_of(settings: Settings) -> Hooks:
@@ -96,6 +96,7 @@ def shape_of(settings: Settings, partition: int) -> Shape:
             buffer_factor=sketch.buffer_factor,
             buffer_entries_max=max(sketch.buffer_max_bytes // ENTRY_BYTES, 1),
             half_life_rows=sketch.half_life_rows,
+            column_squares=sketch.column_squares,
         ),
         topic_failure_probability=sketch.failure_probability,
     )
@@ -131,17 +132,16 @@ def worker_of(
     plain = settings.snapshot.topic is not None and settings.snapshot.delivery == "idempotent"
     sink = Sink(_producer_settings(settings), hooks=hooks_of(settings)) if given.topic is not None or plain else None
     output = OutputEpochs(lambda: output_epochs(settings), runtime, log, plan.checkpoint.give_up_s)
-    questions, partitions = Questions(plan, runtime, source, output), Partitions(plan)
+    questions = Questions(plan, runtime, source, output)
     worker = Worker(
         plan,
         runtime,
         source,
         sink,
-        letters_for(settings, sink),
-        Intake(settings.input, gauge_of(settings), runtime.wall_clock, watch, decoder_of(settings, log)),
+        intake_of(settings, runtime, watch, sink),
         questions,
-        partitions,
-        _delivery_of(settings, runtime, source, questions, partitions, sink, watch),
+        Partitions(plan),
+        _delivery_of(settings, runtime, source, questions, sink, watch),
         watch,
         log,
         prepare=lambda timeout_s: make_output_topic(settings, timeout_s),
@@ -154,24 +154,38 @@ def _delivery_of(
     runtime: Runtime,
     source: Source,
     questions: Questions,
-    partitions: Partitions,
     sink: Sink | None,
     watch: Watch,
 ) -> Delivery:
-    parts: dict[str, Any] = {"runtime": runtime, "source": source, "partitions": partitions}
-    parts |= {"log": get_logger(), "watch": watch}
-    if settings.snapshot.topic is None:
+    given = settings.snapshot
+    policy = SnapshotPolicy(given.every_rows, given.every_s, given.republish_s)
+    parts: dict[str, Any] = {
+        "runtime": runtime,
+        "source": source,
+        "log": get_logger(),
+        "watch": watch,
+        "policy": policy,
+    }
+    if given.topic is None:
         return Delivery(**parts)
-    encoder = SnapshotEncoder(settings.snapshot, settings.snapshot.topic, settings.checkpoint.url)
-    if settings.snapshot.delivery == "idempotent":
+    encoder = SnapshotEncoder(
+        given.topic,
+        settings.checkpoint.url,
+        given.inline_max_bytes,
+        dtype=given.dtype,
+        column_sums=given.column_sums,
+        column_names=given.column_names,
+    )
+    if given.delivery == "idempotent":
         assert sink is not None
         return Delivery(**parts, sink=sink, encoder=encoder)
-    transactions = transactions_of(settings, settings.group, runtime)
+    one_at_a_time = transactions_of(settings, settings.group, runtime)
+    transactions = SharedTransactions(one_at_a_time, runtime.transactions, runtime.wake)
     return Transactional(**parts, questions=questions, transactions=transactions, encoder=encoder)
 
 
 def transactions_of(settings: Settings, group: str, runtime: Runtime, *, batched: bool = False) -> TransactionalSink:
-    """A transactional id is new for each process: the group decides who may deliver, not the id."""
+    """The transactional id is new for each process: the group decides which worker may deliver, not the id."""
     return TransactionalSink(
         _producer_settings(settings),
         f"{group}-{uuid.uuid4().hex}",
@@ -183,7 +197,7 @@ def transactions_of(settings: Settings, group: str, runtime: Runtime, *, batched
 
 
 def _producer_settings(settings: Settings) -> dict[str, Any]:
-    """So that a producer takes the largest snapshot that goes into a message."""
+    """The producer's settings, with a message size that the largest inline snapshot fits."""
     largest = settings.snapshot.inline_max_bytes + MESSAGE_OVERHEAD_BYTES
     properties = dict(settings.kafka)
     if settings.snapshot.topic is not None and largest > MESSAGE_MAX_DEFAULT:
@@ -192,23 +206,14 @@ def _producer_settings(settings: Settings) -> dict[str, Any]:
 
 
 def make_output_topic(settings: Settings, timeout_s: float) -> None:
-    """The topic of snapshots, if there is to be one and it is not there: compacted, with room for the largest."""
+    """Creates the snapshot topic if it is set and does not exist: compacted, with room for the largest snapshot."""
     given = settings.snapshot
-    if given.topic is None:
-        return
-    ensure_topic(
-        admin_of(settings),
-        given.topic,
-        None,
-        sleep=time.sleep,
-        new_partitions=SNAPSHOT_PARTITIONS,
-        config=compacted_topic_config(given.inline_max_bytes),
-        timeout_s=timeout_s,
-    )
+    if given.topic is not None:
+        create_missing(admin_of(settings), [compacted_topic(given.topic, given.inline_max_bytes)], timeout_s)
 
 
 def output_epochs(settings: Settings) -> dict[int, int]:
-    """By partition: the highest epoch that the output topic has. The whole topic is read for it."""
+    """By partition: the highest epoch on the output topic. Reads the whole topic."""
     given = settings.snapshot
     if given.topic is None:
         return {}
@@ -220,7 +225,7 @@ def output_epochs(settings: Settings) -> dict[int, int]:
 
 
 def epochs_on(tail: Tail, group: str, topic: str, log: Log) -> dict[int, int]:
-    """By partition of `topic`, read from `tail` to its end. An epoch that no owner can go above is logged."""
+    """By partition of `topic`: the highest epoch that `tail` reads. Logs an epoch that no owner can exceed."""
     epochs = Epochs(group, topic)
     for records in tail.catch_up(READ_S):
         for record in records:
@@ -235,47 +240,34 @@ def epochs_on(tail: Tail, group: str, topic: str, log: Log) -> dict[int, int]:
     return epochs.found
 
 
-def gauge_of(settings: Settings) -> BadMessageGauge:
-    given = settings.dead_letters
-    return BadMessageGauge(max_share=given.max_share, window=given.window, max_consecutive=given.max_consecutive)
-
-
-def letters_for(settings: Settings, sink: Sink | None) -> Callable[[str | None], DeadLetters] | None:
-    topic, source_topic = settings.dead_letters.topic, settings.input.topic
-    if topic is None or sink is None:
-        return None
-    give_up_s = settings.checkpoint.give_up_s
-    return lambda topic_id: DeadLetters(
-        sink, topic, source_topic=source_topic, source_topic_id=topic_id, give_up_s=give_up_s
-    )
+def intake_of(settings: Settings, runtime: Runtime, watch: IntakeWatch, sink: Sink | None) -> Intake:
+    given, letters = settings.dead_letters, None
+    gauge = BadMessageGauge(max_share=given.max_share, window=given.window, max_consecutive=given.max_consecutive)
+    if given.topic is not None and sink is not None:
+        letters = DeadLetters(
+            sink,
+            given.topic,
+            source_topic=settings.input.topic,
+            give_up_s=settings.checkpoint.give_up_s,
+            wall_clock=runtime.wall_clock,
+        )
+    return Intake(settings.input, gauge, watch, decoder_of(settings, get_logger()), letters)
 
 
 DRIFT_EVERY_S = 60.0
-"""Where no snapshots are published: from one look to another so much later."""
+"""Without snapshots, drift is measured between samples at least this far apart."""
 
 
 def watch_of(settings: Settings, worker_name: str, compute: Compute) -> Watch:
-    sketch = settings.sketch
-    identity = Identity(
-        worker=worker_name,
-        group=settings.group,
-        topic=settings.input.topic,
-        ell=sketch.ell,
-        method=sketch.method,
-        memory_max_bytes=settings.worker.memory_max_bytes,
-        shows=settings.snapshot.topic is not None,
-        checkpoint_every_s=settings.checkpoint.every_s,
-        excerpts=settings.http.excerpts,
-    )
-    drift_every_s = DRIFT_EVERY_S if settings.snapshot.topic is None else None  # else snapshots bring it
-    looker = Looker(compute, time.monotonic, time.time, drift_every_s=drift_every_s)
-    return Watch(identity, Meter(), looker, time.monotonic, time.time)
+    drift_every_s = DRIFT_EVERY_S if settings.snapshot.topic is None else None  # else between snapshots
+    sampler = SpectrumSampler(compute, time.monotonic, time.time, drift_every_s=drift_every_s)
+    return Watch(worker_name, settings, MetricsRegistry(), sampler, time.monotonic, time.time)
 
 
-def listener_beside(http: HttpSettings, *, own_port: bool) -> socket.socket:
-    """For a service that may run on the machine of a worker, with the same settings: the usual port where it is free.
+def listener_next_to_worker(http: HttpSettings, *, own_port: bool) -> socket.socket:
+    """The socket of a service that may run next to a worker with the same settings: http.port, or a free port.
 
-    `own_port`: http.port was given, and no other will do.
+    `own_port`: http.port was given, so no other port is taken.
     """
     try:
         return listening(http.host, http.port)
@@ -286,20 +278,22 @@ def listener_beside(http: HttpSettings, *, own_port: bool) -> socket.socket:
 
 
 @contextmanager
-def watched(settings: Settings, worker: Worker, listener: socket.socket) -> Iterator[None]:
-    """Serves the status of the worker on the port until it ends."""
-    port = Port(listener, routes_of(worker.watch, settings.http.stuck_after_s))
+def served(
+    listener: socket.socket, routes: Mapping[str, Route], event: str = "status page available", path: str = ""
+) -> Iterator[None]:
+    """Serves the routes on the port until the block ends. Logs the address of `path`."""
+    port = Port(listener, routes)
     port.start()
-    worker.log.info("status page available", url=port.address)
     try:
+        get_logger().info(event, url=f"{port.address}{path}")
         yield
     finally:
         port.close()
 
 
 def observed(settings: Settings, status_folder: Path | None) -> Callable[[Worker], AbstractContextManager[None]]:
-    """Serves the status of a worker on the port, which is opened at once, or writes it to files for a supervisor."""
+    """Serves the status of a worker on the port, which is opened now, or writes it to files for a supervisor."""
     if status_folder is not None:
         return lambda worker: written(status_folder, worker.watch, time.monotonic, worker.log)
     listener = listening(settings.http.host, settings.http.port)
-    return lambda worker: watched(settings, worker, listener)
+    return lambda worker: served(listener, routes_of(worker.watch, settings.http.stuck_after_s))

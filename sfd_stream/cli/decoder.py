@@ -1,4 +1,4 @@
-"""From settings to the decoder of the input topic's messages."""
+"""Builds the decoder of the input topic's messages from the settings."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SCHEMA_MAX_BYTES = 16 * 2**20
 
 
 def decoder_of(settings: Settings, log: RegistryLog) -> Decoder:
-    """The decoder that the settings ask for. SettingsError where a package or a schema file is missing or wrong."""
+    """The decoder for the settings. SettingsError if a package or a schema file is missing or invalid."""
     if settings.input.format == "msgpack":
         return MsgpackDecoder()
     return RecordDecoder(reader_of(settings, log))
@@ -43,7 +43,7 @@ def reader_of(settings: Settings, log: RegistryLog) -> Reader:
 
 
 def _compiler(name: str) -> Callable[[Schema], Callable[[bytes], Any]]:
-    """From a registry's schema to a function that reads its messages."""
+    """The function that compiles a registry's schema into a reader of its messages."""
     if name == "json":
         from sfd_stream.wire.formats.from_json import read_json
 

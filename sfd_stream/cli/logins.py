@@ -1,4 +1,4 @@
-"""From `kafka_oauth_callback` to what every client is told: how to get tokens, if by a function."""
+"""Builds the login hooks of all clients from `kafka_oauth_callback`."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from sfd_stream.observe.logs import get_logger
 
 
 def hooks_for(named: str | None, kafka: Mapping[str, Any]) -> Hooks:
-    """Tried at once, so that a function that fails is said before any client is made."""
+    """The hooks. The function is called once now, so that its failure is reported before a client exists."""
     return Hooks(oauth_token=None if named is None else _tokens(named, str(kafka.get("sasl.oauthbearer.config", ""))))
 
 
 @cache
 def _tokens(named: str, config: str) -> Tokens:
-    """One for all clients of the process."""
+    """One token source for all clients of the process."""
     tokens = Tokens(callback_named(named), time.time, get_logger())
     tokens.try_once(config)
     return tokens

@@ -1,4 +1,4 @@
-"""Options that commands share, and what they lead to. A command takes them like this:
+"""Options that commands share, and the settings loaded from them. Use in a command:
 
 def run(config: ConfigOption = None, overrides: SetOption = None, as_json: JsonOption = False) -> None:
     effective = settings_from(config, overrides)

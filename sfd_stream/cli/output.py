@@ -1,4 +1,4 @@
-"""What commands print: results on standard output, as JSON or for people; nothing else goes there."""
+"""Prints results on standard output, as JSON or for people. Nothing else is printed there."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 _UNBOUNDED = 1_000
 _TITLE_MAX = 10
-"""A longer title of a column of numbers is broken at its underscores."""
+"""A longer title of a column of numbers is wrapped at its underscores."""
 _WHOLE_MAX = 40
-"""A shorter text is never broken over lines."""
+"""A shorter text is never wrapped."""
 
 
 def print_json(value: Any) -> None:
@@ -32,7 +32,7 @@ def print_json_line(value: Any) -> None:
 
 
 def _json(value: Any, indent: int | None = None) -> str:
-    """Letters of all languages as they are; what a terminal would act on or hide as JSON's own escapes."""
+    """JSON with the letters of all languages. Characters that a terminal would interpret or hide are escaped."""
     text = json.dumps(value, indent=indent, ensure_ascii=False, allow_nan=False)
     if text.isprintable():
         return text
@@ -50,9 +50,9 @@ def print_text(text: str) -> None:
 
 
 def print_table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """A table for people, numbers in short form and never broken over lines.
+    """Prints a table for people. Numbers are in short form and never wrapped.
 
-    At full width when the output is not a terminal; one block a row where a terminal is too narrow for it.
+    It has its full width if the output is not a terminal. On a narrow terminal each row is a block of lines.
     """
     from rich.console import Console
 
@@ -92,7 +92,7 @@ def _is_number(cell: Any) -> bool:
 
 
 def short(cell: Any) -> str:
-    """For people: thousands apart, six digits of what is not whole. Text is safe to print, on one line."""
+    """A cell for people: thousands separated, six digits of fractions. Text is safe to print, on one line."""
     if not _is_number(cell):
         return printable(str(cell))
     return f"{cell:,}" if isinstance(cell, int) else f"{cell:,.6g}"

@@ -1,7 +1,6 @@
-"""Which partitions a command is about, and the workbench to look at them with."""
+"""The partition arguments of commands, and the store session for them."""
 
 # Annotations are evaluated: typer reads them.
-import random
 import time
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,10 +12,10 @@ if TYPE_CHECKING:
     from sfd_stream.config.model import Settings
     from sfd_stream.storage.contract import Store
     from sfd_stream.tools.inspect import Place
-    from sfd_stream.tools.repair import Workbench
+    from sfd_stream.tools.repair import StoreSession
 
 PATIENCE_MAX_S = 30.0
-"""A person waits: no longer than this for a store that is away."""
+"""Maximum time that a command waits for an unavailable store, because a person waits for the command."""
 
 PlaceArgument = Annotated[
     str, typer.Argument(metavar="T/P", help="Topic/partition of the group, or only the partition of input.topic.")
@@ -36,25 +35,22 @@ def place_of(settings: "Settings", text: str) -> "Place":
 
 
 def places_of(settings: "Settings", store: "Store") -> "list[Place]":
-    """All partitions of the group and topic that have something in the store."""
-    from sfd_stream.tools.inspect import Place, partitions_in
+    """All partitions of the group and topic that have objects in the store."""
+    from sfd_stream.tools.inspect import places_in
 
-    topic = settings.input.topic
-    return [Place(settings.group, topic, p) for p in partitions_in(store, settings.group, topic)]
+    return places_in(store, settings.group, settings.input.topic)
 
 
-def workbench_of(settings: "Settings") -> "Workbench":
+def store_session_of(settings: "Settings") -> "StoreSession":
     from sfd_stream.cli.build import store_of
-    from sfd_stream.state.perform import Patience
-    from sfd_stream.tools.repair import Workbench
+    from sfd_stream.tools.inspect import patient
+    from sfd_stream.tools.repair import StoreSession
 
-    give_up_s = min(settings.checkpoint.give_up_s, PATIENCE_MAX_S)
-    patience = Patience(give_up_s, time.monotonic, time.sleep, lambda: random.uniform(0.5, 1))
-    return Workbench(store_of(settings), patience, time.time)
+    return StoreSession(store_of(settings), patient(min(settings.checkpoint.give_up_s, PATIENCE_MAX_S)), time.time)
 
 
 def short_age(seconds: float) -> str:
-    """In the largest unit that fits: 42 s, 3 min, 5 h, 8 d."""
+    """An age in the largest unit that fits: 42 s, 3 min, 5 h, 8 d."""
     for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
         if seconds >= 2 * size:
             return f"{seconds / size:.0f} {unit}"

@@ -1,4 +1,4 @@
-"""`run --workers N`: this same program N times, under a supervisor."""
+"""`run --workers N`: runs this program N times, under a supervisor."""
 
 from __future__ import annotations
 
@@ -18,40 +18,42 @@ if TYPE_CHECKING:
 
 _STATIC_MEMBER = "group.instance.id"
 _LEAVE_S = 30.0
-"""Beyond a last checkpoint's budget: to leave the group and end."""
+"""Time to leave the group and exit, in addition to the budget of the last checkpoint."""
 
 
 @dataclass(frozen=True)
 class Arguments:
-    """What a worker is told on its command line."""
+    """The arguments of the command line that a worker gets, too."""
 
     config: Path | None
     overrides: tuple[str, ...]
     until_end: bool
 
     def command(self, settings: Settings, number: int, status_folder: Path) -> list[str]:
-        """Worker `number`, run by this interpreter; it writes its status to `status_folder`."""
+        """The command of worker `number`, with this interpreter. The worker writes its status to `status_folder`."""
         command = [sys.executable, "-m", "sfd_stream.cli", "run", "--worker-number", str(number)]
         command += ["--status-folder", str(status_folder)]
         command += ["--until-end"] if self.until_end else []
         command += [] if self.config is None else ["--config", str(self.config)]
-        # Each has its share of the container's memory, as the supervisor has worked out; never less than one buffer.
+        # Each worker gets its share of the container's memory from the supervisor, and at least one buffer.
         share_bytes = max(settings.worker.memory_max_bytes, settings.sketch.buffer_max_bytes)
         overrides = (*self.overrides, f"worker.memory_max_bytes={share_bytes}")
-        if _STATIC_MEMBER in settings.kafka:  # a static member's name is for one process only
+        if _STATIC_MEMBER in settings.kafka:  # the name of a static member belongs to one process
             overrides += (f"kafka.{_STATIC_MEMBER}={settings.kafka[_STATIC_MEMBER]}-{number}",)
         return command + [part for override in overrides for part in ("--set", override)]
 
 
 def supervise(settings: Settings, arguments: Arguments, workers: int) -> int:
-    """Until all are done, one can't go on, or a signal; the exit code of the whole."""
+    """Runs until all workers are done, one fails permanently, or a signal arrives. Returns the exit code."""
     from sfd_stream.cli.commands.run import stop_on_signals
     from sfd_stream.observe.logs import get_logger
-    from sfd_stream.processes.restarts import RESTARTS, Crew
+    from sfd_stream.processes.restarts import RESTARTS, RestartPolicy
     from sfd_stream.processes.status_files import remove
     from sfd_stream.processes.supervisor import Child, Supervisor, spawn
 
-    crew = Crew(workers, until_end=arguments.until_end, backoff=RESTARTS, jitter=lambda: random.uniform(0.5, 1))
+    restarts = RestartPolicy(
+        workers, until_end=arguments.until_end, backoff=RESTARTS, jitter=lambda: random.uniform(0.5, 1)
+    )
     with _served(settings, workers) as folders:
 
         def start(number: int) -> Child:
@@ -59,7 +61,7 @@ def supervise(settings: Settings, arguments: Arguments, workers: int) -> int:
             return spawn(arguments.command(settings, number, folders[str(number)]))
 
         supervisor = Supervisor(
-            crew,
+            restarts,
             start,
             get_logger(),
             clock=time.monotonic,
@@ -72,33 +74,29 @@ def supervise(settings: Settings, arguments: Arguments, workers: int) -> int:
 
 @contextmanager
 def _served(settings: Settings, workers: int) -> Iterator[dict[str, Path]]:
-    """One port for all workers. Each writes its status to a folder of its own, which only this user may enter."""
-    from sfd_stream.observe.logs import get_logger
-    from sfd_stream.observe.server import Port, listening
+    """Serves one port for all workers. Each writes its status to its own folder, which only this user can read."""
+    from sfd_stream.cli.build import served
+    from sfd_stream.observe.server import listening
     from sfd_stream.processes.status_files import WorkerStatuses
 
     listener = listening(settings.http.host, settings.http.port)
     with tempfile.TemporaryDirectory(prefix="sfd-stream-") as folder:
         folders = {str(number): Path(folder, str(number)) for number in range(1, workers + 1)}
         labels = {"group": settings.group, "topic": settings.input.topic}
-        port = Port(listener, WorkerStatuses(folders, labels, settings.http.stuck_after_s, time.monotonic).routes())
-        port.start()
-        get_logger().info("status page available", url=port.address)
-        try:
+        statuses = WorkerStatuses(folders, labels, settings.http.stuck_after_s, time.monotonic)
+        with served(listener, statuses.routes()):
             yield folders
-        finally:
-            port.close()
 
 
 def end_with_supervisor(settings: Settings) -> None:
-    """In a child: its standard input is the pipe from the supervisor."""
+    """In a child: stops when the supervisor ends. Standard input is the pipe from the supervisor."""
     from sfd_stream.processes.supervisor import stop_with_parent
 
     stop_with_parent(0, settings.checkpoint.revoke_budget_s + _LEAVE_S)
 
 
 def configure_logs(settings: Settings, labels: dict[str, Any], **json_labels: Any) -> Logs:
-    """To be entered for as long as there is something to log. JSON lines name the group and the topic too."""
+    """The log of this process, as a context manager. JSON lines also name the group and the topic."""
     from sfd_stream.observe.logs import configure
 
     level, form = settings.log.level, settings.log.format
@@ -109,11 +107,11 @@ def configure_logs(settings: Settings, labels: dict[str, Any], **json_labels: An
 
 
 def rows_in_store(settings: Settings) -> int:
-    """Of all partitions, as their newest manifests say; an unreadable one is the worker's to complain of."""
-    from sfd_stream.cli.partition_options import places_of, workbench_of
-    from sfd_stream.state.manifest import Manifest
-    from sfd_stream.tools.inspect import rows_in, stand
+    """Rows of all partitions by their newest manifests. The worker itself reports an unreadable manifest."""
+    from sfd_stream.cli.build import store_of
+    from sfd_stream.cli.partition_options import PATIENCE_MAX_S
+    from sfd_stream.tools.inspect import newest_manifests, rows_in
 
-    bench = workbench_of(settings)
-    newest = [bench.run(stand(place)).newest for place in places_of(settings, bench.store)]
-    return sum(rows_in(found) for found in newest if isinstance(found, Manifest))
+    give_up_s = min(settings.checkpoint.give_up_s, PATIENCE_MAX_S)
+    newest = newest_manifests(store_of(settings), settings.group, settings.input.topic, give_up_s)
+    return sum(map(rows_in, newest.values()))

@@ -1,6 +1,6 @@
-"""A worker's progress on standard error: a bar on a terminal while it works towards an end, else a line a minute.
+"""A worker's progress on standard error: a bar on a terminal with --until-end, else one line per minute.
 
-And one at the end, of what came after the last: a run of half a minute is told of too.
+A last line is logged at the end, so that a short run is reported, too.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
-from sfd_stream.observe.progress import News
+from sfd_stream.observe.progress import ProgressLog
 
 if TYPE_CHECKING:
     from sfd_stream.worker.worker import Worker
@@ -21,7 +21,7 @@ BAR_EVERY_S = 0.2
 
 
 class ProgressView(Protocol):
-    """To be called after each turn of the worker, and once more when it has ended."""
+    """Called after each turn of the worker; `end` is called when the worker has ended."""
 
     def __call__(self, worker: Worker) -> None: ...
     def end(self, worker: Worker) -> None: ...
@@ -29,7 +29,7 @@ class ProgressView(Protocol):
 
 @contextmanager
 def watching(*, bar: bool) -> Iterator[ProgressView]:
-    """Set up logging inside, so that lines go above the bar."""
+    """Set up logging inside this block, so that log lines are printed above the bar."""
     if not (bar and sys.stderr.isatty()):
         yield _Lines(time.monotonic)
         return
@@ -43,27 +43,27 @@ def watching(*, bar: bool) -> Iterator[ProgressView]:
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as shown:
-        yield _Bar(shown, shown.add_task("", total=None, rows=0, rows_per_s=0.0), time.monotonic)
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar_view:
+        yield _Bar(bar_view, bar_view.add_task("", total=None, rows=0, rows_per_s=0.0), time.monotonic)
 
 
 class _Lines:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._news = News(LINE_EVERY_S, clock())
+        self._log = ProgressLog(LINE_EVERY_S, clock())
 
     def __call__(self, worker: Worker) -> None:
-        if self._news.is_due(self._clock()):
+        if self._log.is_due(self._clock()):
             self.end(worker)
 
     def end(self, worker: Worker) -> None:
-        line = self._news.line(worker.progress, worker.source.known_lag(), self._clock())
+        line = self._log.line(worker.progress, worker.source.known_lag(), self._clock())
         worker.log.info("progress", **line)
 
 
 class _Bar:
-    def __init__(self, shown: Any, task: Any, clock: Callable[[], float]) -> None:
-        self._shown = shown
+    def __init__(self, bar_view: Any, task: Any, clock: Callable[[], float]) -> None:
+        self._bar = bar_view
         self._task = task
         self._clock = clock
         self._began_s = self._next_s = clock()
@@ -75,13 +75,13 @@ class _Bar:
         self._next_s = now_s + BAR_EVERY_S
         ends = worker.progress.ends
         done = sum(min(position, ends.get(p, position)) for p, position in worker.source.positions.items())
-        self._show(worker, total=sum(ends.values()), completed=done)
+        self._update(worker, total=sum(ends.values()), completed=done)
 
-    def _show(self, worker: Worker, **done: int) -> None:
+    def _update(self, worker: Worker, **done: int) -> None:
         rows = worker.progress.rows
         rows_per_s = rows / max(self._clock() - self._began_s, 1e-9)
-        self._shown.update(self._task, rows=rows, rows_per_s=rows_per_s, **done)
+        self._bar.update(self._task, rows=rows, rows_per_s=rows_per_s, **done)
 
     def end(self, worker: Worker) -> None:
-        """As it is at last, since the last turns may have come too soon after another; then the bar goes away."""
-        self._show(worker)
+        """Updates the bar a last time, because the last turns may have been skipped."""
+        self._update(worker)

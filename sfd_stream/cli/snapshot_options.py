@@ -1,4 +1,4 @@
-"""Options that the commands share which read snapshots, and the reader that they lead to."""
+"""Options of the commands that read snapshots, and the reader built from them."""
 
 # Annotations are evaluated: typer reads them.
 import os
@@ -55,7 +55,7 @@ def some_settings(
 def reader_of(
     some: "Some", topic: str | None, group: str | None, store_url: str | None = None, **more: Any
 ) -> "SnapshotReader":
-    """A reader of `topic`, or of snapshot.topic, by the settings' brokers, and the stores that they name."""
+    """A reader of `topic`, or of snapshot.topic, with the brokers and stores of the settings."""
     from sfd_stream.config.container_limits import own_quota
     from sfd_stream.reader.reader import SnapshotReader
 
@@ -87,12 +87,12 @@ def reader_of(
 
 
 def client_properties(some: "Some") -> dict[str, Any]:
-    """Of any client of a command that reads; what fails is said in a sentence of ours."""
+    """Properties of the clients of a reading command. Client logs are reduced: the command reports errors itself."""
     return {"log_level": 2, **{key: value for key, value in some.kafka.items() if "." in key or key == "log_level"}}
 
 
 def client_hooks(some: "Some") -> "Hooks":
-    """How it logs in."""
+    """The login hooks of the clients."""
     from sfd_stream.cli.logins import hooks_for
 
     return hooks_for(some.given.get("kafka_oauth_callback"), some.kafka)
@@ -105,8 +105,8 @@ def warn_if_incomplete(merged: "MergedSketch") -> None:
         typer.echo(f"INCOMPLETE: {held} of {held + missing} partitions, no snapshot of {printable(some)}", err=True)
 
 
-def say_written(file: Path, merged: "MergedSketch", pictures: Sequence[str] = (), *, as_json: bool) -> None:
-    """What a file holds now; `pictures` are those drawn in it."""
+def print_written(file: Path, merged: "MergedSketch", pictures: Sequence[str] = (), *, as_json: bool) -> None:
+    """Prints what was written to the file. `pictures` are the names of the drawn pictures."""
     from sfd_stream.cli.output import print_json, print_text
     from sfd_stream.reader.report import numbers_of
 

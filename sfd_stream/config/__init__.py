@@ -6,36 +6,6 @@ effective.origin("sketch.ell")       # "--set"
 """
 
 from sfd_stream.config.load import Effective, Some, load, load_some
-from sfd_stream.config.model import (
-    CheckpointSettings,
-    DeadLetterSettings,
-    DriftSettings,
-    HttpSettings,
-    InputSettings,
-    LogSettings,
-    MergeSettings,
-    ScoreSettings,
-    Settings,
-    SketchSettings,
-    SnapshotSettings,
-    WorkerSettings,
-)
+from sfd_stream.config.model import Settings
 
-__all__ = [
-    "CheckpointSettings",
-    "DeadLetterSettings",
-    "DriftSettings",
-    "Effective",
-    "HttpSettings",
-    "InputSettings",
-    "LogSettings",
-    "MergeSettings",
-    "ScoreSettings",
-    "Settings",
-    "SketchSettings",
-    "SnapshotSettings",
-    "Some",
-    "WorkerSettings",
-    "load",
-    "load_some",
-]
+__all__ = ["Effective", "Settings", "Some", "load", "load_some"]

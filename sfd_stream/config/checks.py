@@ -1,20 +1,19 @@
-"""What settings must be to each other. Each check names the keys it is about."""
+"""Checks that involve several settings. Each problem names its keys."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from sfd_stream.config import kafka_properties
-from sfd_stream.config.types import show_size
+from sfd_stream.config.types import size_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from sfd_stream.config.model import Settings
 
-# librdkafka's defaults, where they bear on ours.
+# Defaults of librdkafka that our settings depend on.
 _MESSAGE_MAX_BYTES: Final = 1_000_000
 _MAX_POLL_INTERVAL_MS: Final = 300_000
 
@@ -30,7 +29,7 @@ class Problem:
 
 
 def problems(settings: Settings) -> Iterator[Problem]:
-    """All that is wrong between settings that are right one by one."""
+    """All conflicts between settings that are valid one by one."""
     for check in (_kafka, _login, _format, _columns, _topics, _snapshots, _scores, _limits):
         yield from check(settings)
 
@@ -69,19 +68,13 @@ def _format(settings: Settings) -> Iterator[Problem]:
     if given.format == "json" and given.schema is not None:
         yield Problem(("input.schema", "input.format"), "does nothing where input.format is json")
     elif given.format != "json" and registry == (given.schema is not None):
-        needs = (
-            "is required where there is no schema_registry.url"
-            if not registry
-            else "and a schema_registry.url: give one"
-        )
+        required = "is required where there is no schema_registry.url"
+        needs = "and a schema_registry.url: give one" if registry else required
         yield Problem(("input.schema", "input.format"), needs)
     wanted = given.format == "protobuf" and given.schema is not None
     if wanted != (given.message is not None):
-        words = (
-            "is required: the full name of the message in input.schema"
-            if wanted
-            else ("has an effect only for protobuf with input.schema")
-        )
+        required = "is required: the full name of the message in input.schema"
+        words = required if wanted else "has an effect only for protobuf with input.schema"
         yield Problem(("input.message", "input.format"), words)
 
 
@@ -124,13 +117,11 @@ def _topics(settings: Settings) -> Iterator[Problem]:
 def _snapshots(settings: Settings) -> Iterator[Problem]:
     snapshot = settings.snapshot
     if snapshot.topic is None:
-        # A file may spell out every default; only what was changed shows that snapshots are wanted.
+        # A file may contain every default: only a changed value means that snapshots are wanted.
         for name, field in type(snapshot).model_fields.items():
             if getattr(snapshot, name) != field.default:
-                yield Problem(
-                    (f"snapshot.{name}", "snapshot.topic"),
-                    "does nothing without snapshot.topic; set that too",
-                )
+                words = "does nothing without snapshot.topic; set that too"
+                yield Problem((f"snapshot.{name}", "snapshot.topic"), words)
     elif snapshot.every_s is None and snapshot.every_rows is None:
         yield Problem(("snapshot.every_s", "snapshot.every_rows"), "and snapshot.every_rows must not both be null")
 
@@ -167,12 +158,12 @@ def _limits(settings: Settings) -> Iterator[Problem]:
     if settings.sketch.buffer_max_bytes > settings.worker.memory_max_bytes:
         yield Problem(
             ("sketch.buffer_max_bytes", "worker.memory_max_bytes"),
-            "must be at most worker.memory_max_bytes, which is " + show_size(settings.worker.memory_max_bytes),
+            "must be at most worker.memory_max_bytes, which is " + size_text(settings.worker.memory_max_bytes),
         )
 
 
 def _number(settings: Settings, name: str, default: float) -> float:
-    """A librdkafka number; where it is none, librdkafka itself has complained already."""
+    """A librdkafka property as a number. If it is not a number, librdkafka has reported that already."""
     try:
         return float(settings.kafka.get(name, default))
     except ValueError:

@@ -1,7 +1,7 @@
-"""What this process may use of the machine: the container's quota, not the host's cores and memory.
+"""The processor and memory limits of this process: those of its container, not of the host.
 
-Control groups, version 2 and 1: a limit holds for all below it, so the least on the way from the process's group up
-to the root is the one that counts. In a container that way is one step long.
+Reads control groups of version 2 and 1. A limit holds for all groups below it, so the smallest limit on the path from
+the process's group to the root counts. In a container that path has one step.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from pathlib import Path
 from typing import Final
 
 from sfd_stream.config.model import Settings
-from sfd_stream.config.types import show_size
+from sfd_stream.config.types import size_text
 
 MEMORY_SHARE: Final = 0.6
-"""Of the memory limit, for sketches and buffers; the rest is for Python, librdkafka's queues and checkpoints."""
+"""Share of the memory limit for sketches and buffers. Python, librdkafka's queues and checkpoints need the rest."""
 
-# Version 1 has no word for "no limit": it gives the largest number of whole pages.
+# Version 1 has no value for "no limit": it returns the largest number of whole pages.
 _V1_UNLIMITED_BYTES: Final = 2**60
 
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """None means no limit but the machine itself."""
+    """None means that only the machine is the limit."""
 
     cpus: float | None
     memory_bytes: int | None
@@ -37,12 +37,9 @@ class Quota:
 
 
 def read_quota(root: Path = Path("/"), *, affinity: int | None = None) -> Quota:
-    """The least limits that hold for this process. `root` is where /proc and /sys hang."""
-    cpus = [*_cpus_v2(root), *_cpus_v1(root)]
-    if affinity is not None:
-        cpus.append(float(affinity))
-    memory = [*_memory_v2(root), *_memory_v1(root)]
-    return Quota(min(cpus, default=None), min(memory, default=None))
+    """The smallest limits that hold for this process. `root` is the folder of /proc and /sys."""
+    cpus = [*_cpus(root), *([] if affinity is None else [float(affinity)])]
+    return Quota(min(cpus, default=None), min(_memory_bytes(root), default=None))
 
 
 def own_quota() -> Quota:
@@ -50,7 +47,7 @@ def own_quota() -> Quota:
 
 
 def memory_budget(settings: Settings, quota: Quota) -> int:
-    """worker.memory_max_bytes where it was given; else the share of the container's limit; else the default."""
+    """worker.memory_max_bytes if it was set, else the share of the container's limit, else the default."""
     worker = settings.worker
     if "memory_max_bytes" in worker.model_fields_set or quota.memory_bytes is None:
         return worker.memory_max_bytes
@@ -58,15 +55,15 @@ def memory_budget(settings: Settings, quota: Quota) -> int:
 
 
 def fitted(settings: Settings, quota: Quota) -> Settings:
-    """The settings with the memory that this container has."""
+    """The settings with the memory budget of this container."""
     worker = settings.worker.model_copy(update={"memory_max_bytes": memory_budget(settings, quota)})
     return settings.model_copy(update={"worker": worker})
 
 
 def misfits(settings: Settings, quota: Quota) -> Iterator[str]:
-    """What fitted settings ask for and is more than there is: a sentence each.
+    """One sentence for each limit that fitted settings exceed.
 
-    Threads are not cut to the quota: another number gives other last bits.
+    The number of threads is not reduced to the quota: another number of threads changes the last bits of results.
     """
     worker = settings.worker
     if quota.cpus is not None and worker.blas_threads > math.ceil(quota.cpus):
@@ -76,21 +73,21 @@ def misfits(settings: Settings, quota: Quota) -> Iterator[str]:
         )
     if quota.memory_bytes is None:
         return
-    limit = f"the memory limit is {show_size(quota.memory_bytes)}"
+    limit = f"the memory limit is {size_text(quota.memory_bytes)}"
     if worker.memory_max_bytes > quota.memory_bytes * (1 + MEMORY_SHARE) / 2:
         yield (
-            f"worker.memory_max_bytes is {show_size(worker.memory_max_bytes)}, but {limit}:"
+            f"worker.memory_max_bytes is {size_text(worker.memory_max_bytes)}, but {limit}:"
             " the kernel may end this process; leave it out or raise the limit"
         )
     if settings.sketch.buffer_max_bytes > worker.memory_max_bytes:
         yield (
-            f"sketch.buffer_max_bytes is {show_size(settings.sketch.buffer_max_bytes)}, but {limit}:"
+            f"sketch.buffer_max_bytes is {size_text(settings.sketch.buffer_max_bytes)}, but {limit}:"
             " one partition's buffer may not fit; set it lower or raise the limit"
         )
 
 
 def _groups(root: Path, controller: str) -> Iterator[str]:
-    """The process's group under that controller ("" in version 2) and all above it, as relative paths."""
+    """The process's group under that controller ("" in version 2) and all its parents, as relative paths."""
     for line in _text(root / "proc/self/cgroup").splitlines():
         _, controllers, path = line.split(":", 2)
         if controller in controllers.split(","):
@@ -100,33 +97,23 @@ def _groups(root: Path, controller: str) -> Iterator[str]:
     yield "."
 
 
-def _cpus_v2(root: Path) -> Iterator[float]:
-    for group in _groups(root, ""):
-        quota, _, period = _text(root / "sys/fs/cgroup" / group / "cpu.max").partition(" ")
-        if quota.isdigit() and period.strip().isdigit():
-            yield int(quota) / int(period)
+def _values(root: Path, controller: str, *files: str) -> Iterator[list[str]]:
+    """The words in these files, for each group. Version 1 has a folder for each controller."""
+    for group in _groups(root, controller):
+        folder = root / "sys/fs/cgroup" / controller / group
+        yield " ".join(_text(folder / file) for file in files).split()
 
 
-def _cpus_v1(root: Path) -> Iterator[float]:
-    for group in _groups(root, "cpu"):
-        folder = root / "sys/fs/cgroup/cpu" / group
-        quota, period = _text(folder / "cpu.cfs_quota_us").strip(), _text(folder / "cpu.cfs_period_us").strip()
-        if quota.isdigit() and period.isdigit() and int(quota) > 0:  # -1 is no limit
-            yield int(quota) / int(period)
+def _cpus(root: Path) -> Iterator[float]:
+    for words in (*_values(root, "", "cpu.max"), *_values(root, "cpu", "cpu.cfs_quota_us", "cpu.cfs_period_us")):
+        if len(words) == 2 and all(map(str.isdigit, words)):  # no limit is "max" in version 2, -1 in version 1
+            yield int(words[0]) / int(words[1])
 
 
-def _memory_v2(root: Path) -> Iterator[int]:
-    for group in _groups(root, ""):
-        limit = _text(root / "sys/fs/cgroup" / group / "memory.max").strip()
-        if limit.isdigit():
-            yield int(limit)
-
-
-def _memory_v1(root: Path) -> Iterator[int]:
-    for group in _groups(root, "memory"):
-        limit = _text(root / "sys/fs/cgroup/memory" / group / "memory.limit_in_bytes").strip()
-        if limit.isdigit() and int(limit) < _V1_UNLIMITED_BYTES:
-            yield int(limit)
+def _memory_bytes(root: Path) -> Iterator[int]:
+    for words in (*_values(root, "", "memory.max"), *_values(root, "memory", "memory.limit_in_bytes")):
+        if words and words[0].isdigit() and int(words[0]) < _V1_UNLIMITED_BYTES:
+            yield int(words[0])
 
 
 def _text(file: Path) -> str:

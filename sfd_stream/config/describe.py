@@ -1,6 +1,6 @@
-"""Settings for people and tools: the effective ones with origins, the annotated example, the JSON schema.
+"""Settings for people and tools: the effective values with origins, the annotated example, the JSON schema.
 
-The example is generated, so it cannot say anything else than the model; a test tells when the file is stale.
+The example is generated from the model. A test fails if the file in the repository is out of date.
 """
 
 from __future__ import annotations
@@ -8,17 +8,14 @@ from __future__ import annotations
 import json
 import textwrap
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from sfd_stream.config.load import SECTIONS, Effective
 from sfd_stream.config.model import Settings
 from sfd_stream.config.secrets import mask
 from sfd_stream.config.sources import TOP_LEVEL
-from sfd_stream.config.types import Thresholds, show_size
+from sfd_stream.config.types import Thresholds, size_text
 from sfd_stream.wire.features import FeatureMap
-
-if TYPE_CHECKING:
-    from pydantic.fields import FieldInfo
 
 _HEAD: Final = """\
 # Every setting, its default and a sentence, as "sfd-stream config schema --example" prints it.
@@ -30,7 +27,7 @@ _WIDTH: Final = 110
 
 
 def effective_rows(effective: Effective) -> Iterator[tuple[str, Any, str]]:
-    """(key, value as it may be shown, origin) for every setting that holds."""
+    """(key, masked value, origin) of every effective setting."""
     for section, part in effective.settings:
         if section in TOP_LEVEL:
             yield section, mask(section, part), effective.origin(section)
@@ -55,21 +52,19 @@ def schema() -> dict[str, Any]:
 
 
 def example() -> str:
-    """A settings file with every key, its default and its sentence; it is valid as it stands."""
-    lines = [_HEAD]
+    """A settings file with every key, its default and its description. It is valid without changes."""
     kafka = Settings.model_fields["kafka"]
-    lines += ["kafka:", *_comment(f"{kafka.description}")]
+    lines = [_HEAD, "kafka:", *_comment(f"{kafka.description}")]
     lines += [f"  {name}: {value}" for name, value in (kafka.examples or [{}])[0].items()]
-    registry = Settings.model_fields["schema_registry"]
-    lines += ["", *_comment(f"{registry.description}", indent=""), "schema_registry: {}"]
-    for name in TOP_LEVEL:
+    for name in ("schema_registry", *TOP_LEVEL):
         field = Settings.model_fields[name]
         lines += ["", *_comment(f"{field.description}", indent=""), f"{name}: {default_text(name, field.default)}"]
     for section, model in SECTIONS.items():
         lines += ["", f"# {model.__doc__}", f"{section}:"]
         for name, field in model.model_fields.items():
-            lines += _comment(f"{field.description}{_required(field)}")
-            lines.append(f"  {name}: {default_text(name, _shown_default(field))}")
+            shown = field.examples[0] if field.examples else field.default  # an example where no default is usable
+            lines += _comment(f"{field.description}{' (required)' if field.is_required() else ''}")
+            lines.append(f"  {name}: {default_text(name, shown)}")
     return "\n".join(lines) + "\n"
 
 
@@ -78,17 +73,8 @@ def _comment(text: str, indent: str = "  ") -> list[str]:
     return textwrap.wrap(text, _WIDTH, initial_indent=start, subsequent_indent=start, break_on_hyphens=False)
 
 
-def _required(field: FieldInfo) -> str:
-    return " (required)" if field.is_required() else ""
-
-
-def _shown_default(field: FieldInfo) -> Any:
-    """What has no default, or none that a worker could run with, is shown by its example."""
-    return field.examples[0] if field.examples else field.default
-
-
 def default_text(name: str, value: Any) -> str:
-    """A value as a settings file has it."""
+    """A value as written in a settings file."""
     if name.endswith("_bytes"):
-        return show_size(value)
+        return size_text(value)
     return value if isinstance(value, str) else json.dumps(value)

@@ -1,18 +1,16 @@
-"""What is wrong with the `kafka:` section: properties that the protocol owns, or that librdkafka does not take.
+"""Checks the `kafka:` section: properties that the protocol sets itself, or that librdkafka refuses.
 
-librdkafka itself judges names and values; the list here serves to name the nearest right property.
+librdkafka validates names and values. The list here is used to suggest the nearest valid property.
 """
 
 from __future__ import annotations
 
 import difflib
 import re
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
 
 from sfd_stream.kafka.properties import CONSUMER_ONLY, PRODUCER_ONLY, owned_reason
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 _COMMON: Final = frozenset(
     """
@@ -56,13 +54,13 @@ _SENTINEL: Final = "sfd.no.such.property"
 
 
 def property_of(environment_key: str) -> str:
-    """`BOOTSTRAP_SERVERS` -> `bootstrap.servers`; properties with an underscore of their own are known."""
+    """`BOOTSTRAP_SERVERS` -> `bootstrap.servers`. Properties that contain an underscore are listed."""
     key = environment_key.lower()
     return _BY_ENVIRONMENT_NAME.get(key, key.replace("_", "."))
 
 
 def problems(properties: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """(property, what is wrong with it) for each that the protocol owns or that librdkafka does not take."""
+    """(property, problem) for each property that the protocol sets itself or that librdkafka refuses."""
     for name, value in properties.items():
         reason = owned_reason(name)
         if reason is not None:
@@ -72,7 +70,7 @@ def problems(properties: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _complaint(name: str, value: Any) -> str | None:
-    """What librdkafka has against the property; no client is made, since the next property does not exist."""
+    """The error of librdkafka for the property. No client is created, because the next property does not exist."""
     from confluent_kafka import KafkaException, Producer  # noqa: PLC0415 - loads librdkafka only where needed
 
     try:

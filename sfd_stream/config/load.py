@@ -1,28 +1,25 @@
-"""From sources to settings: a checked tree with the origin of each value, or every mistake at once.
+"""Loads settings from their sources: a validated tree with the origin of each value, or all errors at once.
 
-No message repeats a secret: pydantic's own, which quote what they were given, are translated.
+No message contains a secret: pydantic's messages, which quote the value, are translated.
 """
 
 from __future__ import annotations
 
 import difflib
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from types import UnionType
-from typing import TYPE_CHECKING, Any, Final, Literal, Union, get_args, get_origin
+from typing import Any, Final, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 
 from sfd_stream.config import checks, kafka_properties
 from sfd_stream.config.model import HttpSettings, Settings
 from sfd_stream.config.secrets import is_secret, mask, mask_url
 from sfd_stream.config.sources import OPEN_SECTIONS, PREFIX, TOP_LEVEL, Given, Sources
 from sfd_stream.errors import SettingsError
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
-    from pathlib import Path
-
-    from pydantic_core import ErrorDetails
 
 DEFAULT_ORIGIN: Final = "default"
 
@@ -36,7 +33,7 @@ KEYS: Final = (*TOP_LEVEL, *(f"{section}.{key}" for section, model in SECTIONS.i
 
 @dataclass(frozen=True, slots=True)
 class Effective:
-    """Settings that hold, and for each key that was given where it came from."""
+    """The effective settings, and the origin of each key that was set."""
 
     settings: Settings
     origins: Mapping[str, str]
@@ -46,11 +43,11 @@ class Effective:
 
 
 def read_sources(file: Path | None, *, environ: Mapping[str, str], overrides: Iterable[str] = ()) -> Sources:
-    """The three sources in their order: a file, then the environment, then flags."""
+    """The three sources in order: the file, the environment, the flags."""
     sources = Sources()
     if file is not None:
         sources.add_file(file)
-    if "" in sources.unread:  # whatever else is missing may be in there
+    if "" in sources.unread:  # missing keys may be in the file that can't be read
         raise SettingsError("\n".join(sources.problems), problems=tuple(sources.problems))
     sources.add_environment(environ)
     sources.add_overrides(overrides)
@@ -58,13 +55,13 @@ def read_sources(file: Path | None, *, environ: Mapping[str, str], overrides: It
 
 
 def load(file: Path | None, *, environ: Mapping[str, str], overrides: Iterable[str] = ()) -> Effective:
-    """The effective settings. Raises SettingsError with one line for each mistake, wherever it was made."""
+    """The effective settings. Raises SettingsError with one line for each error in any source."""
     return resolve(read_sources(file, environ=environ, overrides=overrides))
 
 
 @dataclass(frozen=True, slots=True)
 class Some:
-    """What a command needs that is no worker: librdkafka's properties, a few sections, and what else was given."""
+    """Settings of a command that is not a worker: librdkafka's properties, a few sections, and all other given keys."""
 
     kafka: Mapping[str, Any]
     sections: Mapping[str, Any]
@@ -74,17 +71,18 @@ class Some:
 def load_some(
     file: Path | None, *, environ: Mapping[str, str], overrides: Iterable[str] = (), sections: Collection[str] = ()
 ) -> Some:
-    """`kafka` and these sections, judged as for a worker; nothing else is required. Unknown keys are errors."""
+    """Validates `kafka` and these sections as for a worker. Nothing else is required. Unknown keys are errors."""
     sources = read_sources(file, environ=environ, overrides=overrides)
     newest = sources.newest()
-    problems = [*sources.problems, *(line for given in newest.values() if (line := _unknown(given)))]
+    problems = list(sources.problems)
+    known = _known(newest, problems)
     properties = {given.path[1]: given.value for given in newest.values() if given.path[0] == "kafka"}
     problems += [
         f"kafka.{name} {text} ({newest[f'kafka.{name}'].origin})"
         for name, text in kafka_properties.problems(properties)
     ]
     wanted = {name: SECTIONS[name] for name in sections}
-    good = {key: given for key, given in newest.items() if given.path[0] in wanted and not _unknown(given)}
+    good = {key: given for key, given in known.items() if given.path[0] in wanted}
     _judge_alone(good, problems, sources, wanted)
     _raise_if_any(problems)
     tree = _tree(good.values())
@@ -93,7 +91,7 @@ def load_some(
 
 
 def load_http(file: Path | None, *, environ: Mapping[str, str], overrides: Iterable[str] = ()) -> HttpSettings:
-    """Where a worker's own port is, for commands that only ask there; other settings are not judged."""
+    """The address of a worker's port, for commands that only request it. Other settings are not validated."""
     newest = read_sources(file, environ=environ, overrides=overrides).newest().values()
     given = {item.path[1]: item for item in newest if item.path[0] == "http"}
     try:
@@ -104,14 +102,9 @@ def load_http(file: Path | None, *, environ: Mapping[str, str], overrides: Itera
 
 
 def resolve(sources: Sources) -> Effective:
-    """Judge what the sources gave: each key alone, then the keys together."""
+    """Validates each key of the sources alone, then all keys together."""
     problems = list(sources.problems)
-    good: dict[str, Given] = {}
-    for key, given in sources.newest().items():
-        if line := _unknown(given):
-            problems.append(line)
-        else:
-            good[key] = given
+    good = _known(sources.newest(), problems)
     bad = _judge_alone(good, problems, sources)
     settings = _build({key: given for key, given in good.items() if key not in bad})
     problems.extend(
@@ -130,26 +123,31 @@ def _raise_if_any(problems: list[str]) -> None:
     raise SettingsError("\n".join([f"{head}:", *(f"  {line}" for line in problems)]), problems=tuple(problems))
 
 
+def _known(newest: Mapping[str, Given], problems: list[str]) -> dict[str, Given]:
+    """The values of known keys. Each other key becomes a problem."""
+    unknown = {key: line for key, given in newest.items() if (line := _unknown(given))}
+    problems += unknown.values()
+    return {key: given for key, given in newest.items() if key not in unknown}
+
+
 def _unknown(given: Given) -> str | None:
-    """A line about a key that does not exist, with the nearest that does."""
+    """The error line for an unknown key, with the nearest known key."""
     if given.path[0] in OPEN_SECTIONS and len(given.path) == 2 and given.path[1]:
         return None
     if given.path[:2] == ("checkpoint", "options"):
-        return (
-            None
-            if len(given.path) == 3
-            else f"{given.spelled} takes one option at a time, like {given.spelled}.region=..."
-        )
+        wrong = f"{given.spelled} takes one option at a time, like {given.spelled}.region=..."
+        return None if len(given.path) == 3 else wrong
     if given.key in KEYS:
         return None
     nearest = _nearest(given)
     names = " or ".join(_spell_like(given, key) for key in nearest)
     hint = f"; did you mean {names}?" if nearest else '; see "sfd-stream config show"'
-    return f"{given.spelled} is not a setting{hint}" + _place(given)
+    place = "" if given.origin == given.spelled else f" ({given.origin})"
+    return f"{given.spelled} is not a setting{hint}{place}"
 
 
 def _nearest(given: Given) -> list[str]:
-    """A key that is spelled much like it in its section, or the same key of other sections."""
+    """A key of its section with a similar spelling, or the same key in other sections."""
     section, name = given.path[0], ".".join(given.path[1:])
     for near in difflib.get_close_matches(section, [*OPEN_SECTIONS, *SECTIONS], n=1, cutoff=0.7):
         found = [name] if near in OPEN_SECTIONS else difflib.get_close_matches(name, SECTIONS[near].model_fields, n=1)
@@ -160,10 +158,6 @@ def _nearest(given: Given) -> list[str]:
 
 def _spell_like(given: Given, key: str) -> str:
     return PREFIX + key.upper().replace(".", "__") if given.spelled.startswith(PREFIX) else key
-
-
-def _place(given: Given) -> str:
-    return "" if given.origin == given.spelled else f" ({given.origin})"
 
 
 def _places(keys: tuple[str, ...], good: Mapping[str, Given]) -> str:
@@ -177,7 +171,7 @@ def _judge_alone(
     sources: Sources,
     sections: Mapping[str, type[BaseModel]] = SECTIONS,
 ) -> set[str]:
-    """Each section by its model; returns the keys that are wrong or missing."""
+    """Validates each section by its model. Returns the keys that are wrong or missing."""
     bad: set[str] = set()
     tree = _tree(good.values())
     for section, model in sections.items():
@@ -187,16 +181,16 @@ def _judge_alone(
             for detail in error.errors(include_url=False):
                 key = f"{section}.{detail['loc'][0]}"
                 if key in bad:
-                    continue  # a union complains once for each of its members
+                    continue  # a union reports an error for each of its members
                 bad.add(key)
                 if detail["type"] == "missing" and not sources.was_read(key):
-                    continue  # it was given, and the line about it is there
+                    continue  # it was given, and its error is reported already
                 problems.append(f"{key} {_explain(key, detail)}" + _places((key,), good))
     return bad
 
 
 def _build(good: Mapping[str, Given]) -> Settings:
-    """The tree without what is wrong, so that the rest can be judged together; examples stand in for it."""
+    """The tree for the common checks: examples replace the wrong values."""
     tree = _tree(good.values())
     for section, model in SECTIONS.items():
         for name, field in model.model_fields.items():
@@ -219,7 +213,7 @@ def _tree(given: Iterable[Given]) -> dict[str, Any]:
 
 
 def _plain(given: Given) -> Any:
-    """Environment and flags have only texts: an empty one, or null, is absence where a key may be absent."""
+    """The plain value. Environment and flags hold texts: an empty text or null means None if the key may be None."""
     section, key = given.path[0], given.path[-1]
     if given.path[0] in TOP_LEVEL:
         return None if given.value in ("", "null") else given.value
@@ -231,7 +225,7 @@ def _plain(given: Given) -> Any:
 
 
 def _explain(key: str, detail: ErrorDetails) -> str:
-    """What is wrong with a value, in our words."""
+    """The error of a value, in our words."""
     kind, context = detail["type"], detail.get("ctx", {})
     text = {
         "missing": "is required",

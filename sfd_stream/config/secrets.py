@@ -1,8 +1,8 @@
-"""What must never be shown: one set of rules for settings, logs, errors, summaries and the chart's checks.
+"""Recognises and masks secrets: one set of rules for settings, logs, errors, summaries and the chart's checks.
 
-A name can be secret (`sasl.password`), and a text can hold a secret (a URL with credentials, a JAAS line, a
-private key). `mask` judges both; it rather hides too much than too little. `make chart` copies the patterns into the
-chart, where Go reads them: no look-ahead and no look-behind.
+A name can mark a secret (`sasl.password`), and a text can contain one (a URL with credentials, a JAAS line, a private
+key). `mask` checks both, and hides too much rather than too little. `make chart` copies the patterns into the chart,
+where Go reads them, so they have no look-ahead and no look-behind.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ABOUT_A_SECRET: Final = re.compile(
     r"|client[._-]id$|application[._-]credentials$",
     re.IGNORECASE,
 )
-"""A place or a kind of a secret is not the secret: `ssl.key.location`, `sasl.oauthbearer.token.endpoint.url`."""
+"""The location or type of a secret is not secret: `ssl.key.location`, `sasl.oauthbearer.token.endpoint.url`."""
 
 SECRET_TEXTS: Final = (
     # scheme://user:password@host, scheme://user@host
@@ -53,17 +53,17 @@ SECRET_TEXTS: Final = (
     ),
 )
 
-# Shorter values would blot out ordinary words of a log line.
+# Masking shorter values would hide ordinary words of a log line.
 _SHORTEST_KNOWN_SECRET: Final = 4
 
 
 def is_secret(name: str) -> bool:
-    """Whether the value under this name (a setting, a librdkafka property, a log field) must not be shown."""
+    """Whether the value with this name (a setting, a librdkafka property, a log field) is secret."""
     return bool(SECRET_NAME.search(name)) and not ABOUT_A_SECRET.search(name)
 
 
 def mask_text(text: str, known: frozenset[str] = frozenset()) -> str:
-    """The text without the secrets that its form betrays and without the `known` ones, escaped or not."""
+    """The text without the secrets that have a known form, and without the `known` ones, escaped or not."""
     text = _without(text, _forms(known)) if known else text
     for pattern, replacement in SECRET_TEXTS:
         text = pattern.sub(replacement, text)
@@ -71,7 +71,7 @@ def mask_text(text: str, known: frozenset[str] = frozenset()) -> str:
 
 
 def mask_url(text: str) -> str:
-    """A text that was meant as a URL, for an error message: it may be malformed, so everything before the last @ and
+    """Masks a text that should be a URL, for an error message. It may be malformed: everything before the last @ and
     after a ? may be a secret.
     """
     place, question, _ = mask_text(text).partition("?")
@@ -94,7 +94,7 @@ _ESCAPES: Final[tuple[Callable[[str], str], ...]] = (
 
 @functools.lru_cache(maxsize=8)
 def _forms(known: frozenset[str]) -> frozenset[str]:
-    """The known secrets as libraries print them: escaped once, or twice (a quoted answer inside a log line)."""
+    """The known secrets as libraries print them: escaped once, or twice (a quoted response inside a log line)."""
     forms = set(known)
     for _ in range(2):
         forms |= {escape(text) for text in forms for escape in _ESCAPES}
@@ -102,7 +102,7 @@ def _forms(known: frozenset[str]) -> frozenset[str]:
 
 
 def _without(text: str, secrets: frozenset[str]) -> str:
-    """Overlapping and adjacent secrets are one: replacing them one after the other would leave the tail of one."""
+    """Masks the secrets. Overlapping ones are masked as one: one after the other would leave the end of one."""
     parts: list[str] = []
     end = 0
     for start, stop in sorted(span for secret in secrets for span in _spans(text, secret)):
@@ -120,7 +120,7 @@ def _spans(text: str, secret: str) -> Iterator[tuple[int, int]]:
 
 
 def mask(name: str, value: Any, known: frozenset[str] = frozenset()) -> Any:
-    """The value as it may be shown under that name; containers are masked inside, objects left alone."""
+    """The masked value with that name. Containers are masked inside, other objects are unchanged."""
     if value is None or isinstance(value, bool):
         return value
     if is_secret(name):
@@ -135,7 +135,7 @@ def mask(name: str, value: Any, known: frozenset[str] = frozenset()) -> Any:
 
 
 def secret_values(name: str, value: Any) -> frozenset[str]:
-    """The secrets in a settings tree as texts, for `mask_text` to know them wherever they turn up."""
+    """The secrets in a settings tree as texts, for `mask_text`."""
     if isinstance(value, Mapping):
         return frozenset().union(*(secret_values(str(key), item) for key, item in value.items()))
     if value is None or isinstance(value, bool):

@@ -1,42 +1,40 @@
-"""Where settings come from: a YAML file, the environment, flags. Each value keeps its place.
+"""Reads the sources of settings: a YAML file, the environment, flags. Each value keeps its origin.
 
-Nothing is judged here but form; a later source wins over an earlier one, key by key.
+Only the form is checked here. A later source overrides an earlier one, key by key.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 
 import yaml
 
 from sfd_stream.config import kafka_properties
 from sfd_stream.config.secrets import mask_url
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-    from pathlib import Path
-
 PREFIX: Final = "SFD_"
 _SEPARATOR: Final = "__"
 TOP_LEVEL: Final = ("kafka_oauth_callback",)
-"""Settings that stand in no section."""
+"""Settings outside of all sections."""
 OPEN_SECTIONS: Final = ("kafka", "schema_registry")
-"""Sections whose keys are the properties of others' clients: all that follows the section is one name."""
+"""Sections whose keys are properties of other libraries: the text after the section is one name."""
 STRUCTURED: Final = (("input", "features"), ("score", "when"))
-"""The one setting whose value is no scalar."""
+"""Settings whose value is a mapping."""
 _FILE_MAX_BYTES: Final = 2**20
 
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """One value as someone gave it, under a path like ("sketch", "ell") or ("kafka", "group.id")."""
+    """One value from a source, with a path like ("sketch", "ell") or ("kafka", "group.id")."""
 
     path: tuple[str, ...]
     value: Any
     origin: str
     spelled: str
-    """The key as its writer spelled it: a dotted name, or an environment variable's."""
+    """The key as it was written: a dotted name, or the name of an environment variable."""
 
     @property
     def key(self) -> str:
@@ -45,12 +43,12 @@ class Given:
 
 @dataclass(slots=True)
 class Sources:
-    """All values in the order of precedence, and the lines about what could not be read."""
+    """All values in order of precedence, and one line for each value that could not be read."""
 
     given: list[Given] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     unread: list[str] = field(default_factory=list)
-    """Keys, and sections, whose values could not be read: nothing below them is missing. "" is a whole file."""
+    """Keys and sections that could not be read. Keys below them do not count as missing. "" is a whole file."""
 
     def was_read(self, key: str) -> bool:
         return not any(not above or f"{key}.".startswith(f"{above}.") for above in self.unread)
@@ -60,11 +58,11 @@ class Sources:
         self.problems.append(problem)
 
     def newest(self) -> dict[str, Given]:
-        """By key, the value that holds."""
+        """The effective value of each key."""
         return {item.key: item for item in self.given}
 
     def add_file(self, file: Path) -> None:
-        """The settings of a YAML file."""
+        """Adds the settings of a YAML file."""
         try:
             with file.open("rb") as stream:
                 text = stream.read(_FILE_MAX_BYTES + 1)
@@ -80,7 +78,7 @@ class Sources:
             self.cannot_read((), f"{_place_of(error, str(file))}: not YAML: {_reason_of(error)}")
 
     def add_environment(self, environ: Mapping[str, str]) -> None:
-        """`SFD_SECTION__KEY`; other names without the double underscore are not settings."""
+        """Adds the variables `SFD_SECTION__KEY`. Names without the double underscore are not settings."""
         for key in TOP_LEVEL:
             name = PREFIX + key.upper()
             if name in environ:
@@ -94,7 +92,7 @@ class Sources:
             self.given.append(Given(path, environ[name], name, name))
 
     def add_overrides(self, overrides: Iterable[str]) -> None:
-        """`section.key=value`, as after --set."""
+        """Adds the values of --set, `section.key=value`."""
         for text in overrides:
             key, equals, value = text.partition("=")
             path = _path_of(key.strip())
@@ -120,7 +118,7 @@ class Sources:
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML's plain values; what looks like a date stays a text."""
+    """Loads plain YAML values. A date stays a text."""
 
     yaml_implicit_resolvers = {  # noqa: RUF012 - the parent's attribute, copied and not changed in place
         letter: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
@@ -129,7 +127,7 @@ class _Loader(yaml.SafeLoader):
 
 
 def _path_of(key: str) -> tuple[str, ...]:
-    """Under the open sections and checkpoint.options everything that follows is one name."""
+    """The path of a key. After an open section or checkpoint.options, the rest is one name."""
     section, *rest = key.split(".")
     if section in OPEN_SECTIONS:
         return (section, ".".join(rest)) if rest else (section,)
@@ -139,14 +137,14 @@ def _path_of(key: str) -> tuple[str, ...]:
 
 
 def _parts_of(section: str, rest: list[str]) -> list[str]:
-    """The rest of an environment variable's name: properties have dots where it has underscores."""
+    """The parts of an environment variable's name after the section. In properties, its underscores are dots."""
     if section == "kafka":
         return [kafka_properties.property_of("_".join(rest))]
     return ["_".join(rest).replace("_", ".")] if section in OPEN_SECTIONS else rest
 
 
 def _is_mapping_key(path: tuple[str, ...]) -> bool:
-    """Whether a mapping, and not a value, stands under this key."""
+    """Whether this key holds a mapping, not a value."""
     return not path or (len(path) == 1 and path[0] not in TOP_LEVEL) or path == ("checkpoint", "options")
 
 
@@ -155,7 +153,7 @@ def _leaves(
 ) -> Iterator[tuple[tuple[str, ...], yaml.Node, int]]:
     """(path, node, line) of every value below the node."""
     if node is None or (isinstance(node, yaml.ScalarNode) and node.tag.endswith(":null") and _is_mapping_key(path)):
-        return  # an empty file, or a section with nothing in it
+        return  # an empty file or section
     if not isinstance(node, yaml.MappingNode):
         line = node.start_mark.line + 1
         sources.cannot_read(path, f"{'.'.join(path) or name}: must hold `key: value` lines ({name}:{line})")
@@ -175,7 +173,7 @@ def _leaves(
 
 
 def _find_duplicates(node: yaml.MappingNode, path: tuple[str, ...], problems: list[str], name: str) -> None:
-    """YAML would silently take the last of two equal keys."""
+    """Reports duplicate keys: YAML would silently use the last one."""
     lines: dict[str, int] = {}
     for key_node, _ in node.value:
         key, line = str(key_node.value), key_node.start_mark.line + 1

@@ -1,13 +1,13 @@
-"""The kinds of values that settings have beyond pydantic's own: sizes, topics, stores, open mappings.
+"""Types of settings beyond pydantic's own: sizes, topics, stores, open mappings.
 
-Every kind accepts what a YAML file, an environment variable and a flag can say, and shows no secret.
+Every type accepts the forms of a YAML file, an environment variable and a flag, and masks secrets.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Annotated, Any, Final
 from urllib.parse import urlsplit
@@ -33,7 +33,7 @@ STORE_SCHEMES: Final = ("file", "s3", "gs", "az", "memory")
 
 
 def parse_size(value: Any) -> Any:
-    """A number of bytes from `1048576`, `512MiB`, `512Mi` or `10MB`; what is no text is left to pydantic.
+    """A number of bytes from `1048576`, `512MiB`, `512Mi` or `10MB`. Other types than text are left to pydantic.
 
     pydantic.ByteSize would not do: it refuses `512Mi`, takes `8bit`, and cuts `1.5` down to 1.
     """
@@ -49,8 +49,8 @@ def parse_size(value: Any) -> Any:
     return int(size)
 
 
-def show_size(size: int) -> str:
-    """The shortest exact way to write a size: `512MiB`, or the number when no binary unit divides it."""
+def size_text(size: int) -> str:
+    """The shortest exact form of a size: `512MiB`, or the number if no binary unit divides it."""
     for unit in ("TiB", "GiB", "MiB", "KiB"):
         if size and size % _UNITS[unit.lower()] == 0:
             return f"{size // _UNITS[unit.lower()]}{unit}"
@@ -63,22 +63,15 @@ def check_topic(topic: str) -> str:
     return topic
 
 
-def split_topics(value: Any) -> Any:
-    """Names from `eu-sketches, us-sketches`: one text, as every source can say it."""
-    if not isinstance(value, str):
-        return value
-    return tuple(check_topic(name.strip()) for name in value.split(","))
-
-
-def split_store_urls(value: Any) -> Any:
-    """Addresses from `s3://eu/sketch, s3://us/sketch`: one text, as every source can say it."""
-    if not isinstance(value, str):
-        return value
-    return tuple(check_store_url(url.strip()) for url in value.split(","))
+def split(check: Callable[[str], str]) -> BeforeValidator:
+    """Several values from one text, `eu-sketches, us-sketches`: every source can hold a text."""
+    return BeforeValidator(
+        lambda value: tuple(check(one.strip()) for one in value.split(",")) if isinstance(value, str) else value
+    )
 
 
 def check_store_url(url: str) -> str:
-    """The scheme is one that a store is there for, and the place is complete."""
+    """Checks that a store exists for the scheme and that the address is complete."""
     parts = urlsplit(url)
     if parts.scheme not in STORE_SCHEMES:
         raise ValueError(f"must start with {', '.join(f'{scheme}://' for scheme in STORE_SCHEMES)}")
@@ -90,7 +83,7 @@ def check_store_url(url: str) -> str:
 
 
 class Properties(Mapping[str, Scalar]):
-    """An immutable mapping of names that others define (librdkafka, a store); its repr masks secrets."""
+    """An immutable mapping of names that a library defines (librdkafka, a store). Its repr masks secrets."""
 
     __slots__ = ("_items",)
 
@@ -125,7 +118,7 @@ def _refuse_containers(value: Any) -> Any:
 
 
 def parse_features(value: Any) -> FeatureMap:
-    """From a mapping, or from its text in YAML or JSON, as the environment and flags have it."""
+    """Parses a mapping, or its text in YAML or JSON from the environment or a flag."""
     if isinstance(value, FeatureMap):
         return value
     value = _from_text(value, "{exclude: [id]}")
@@ -143,7 +136,7 @@ def _from_text(value: Any, example: str) -> Any:
 
 @dataclass(frozen=True)
 class Thresholds:
-    """Which rows are extreme: those that reach any of the thresholds given."""
+    """A row is extreme if it reaches any of the given thresholds."""
 
     p_max: float | None = None
     residual_over_mean_min: float | None = None
@@ -153,12 +146,12 @@ class Thresholds:
         return bool(self.described())
 
     def described(self) -> dict[str, float]:
-        """As it is written in the settings."""
+        """The thresholds as written in the settings."""
         return {name: value for name, value in asdict(self).items() if value is not None}
 
 
 def parse_thresholds(value: Any) -> Thresholds:
-    """From a mapping, or from its text in YAML or JSON, as the environment and flags have it."""
+    """Parses a mapping, or its text in YAML or JSON from the environment or a flag."""
     if isinstance(value, Thresholds):
         return value
     value = _from_text(value, "{p_max: 0.001}")
@@ -173,6 +166,15 @@ def parse_thresholds(value: Any) -> Thresholds:
     if value.get("p_max", 1) > 1:
         raise ValueError("p_max must be at most 1")
     return Thresholds(**value)
+
+
+_PATHS: Final = {"type": ["array", "string"], "items": {"type": "string"}}
+_POSITIVE: Final = {"type": "number", "exclusiveMinimum": 0}
+
+
+def _mapping(**properties: dict[str, Any]) -> WithJsonSchema:
+    """The schema of a mapping with these keys, or of its text in YAML or JSON."""
+    return WithJsonSchema({"type": ["object", "string"], "additionalProperties": False, "properties": properties})
 
 
 SizeBytes = Annotated[
@@ -191,14 +193,14 @@ SizeBytes = Annotated[
 Topic = Annotated[str, AfterValidator(check_topic), Field(json_schema_extra={"pattern": f"^{_TOPIC.pattern}$"})]
 Topics = Annotated[
     tuple[str, ...],
-    BeforeValidator(split_topics),
+    split(check_topic),
     PlainSerializer(", ".join, return_type=str),
     WithJsonSchema({"type": "string", "pattern": rf"^{_TOPIC.pattern}(\s*,\s*{_TOPIC.pattern})*$"}),
 ]
 StoreUrl = Annotated[str, AfterValidator(check_store_url)]
 StoreUrls = Annotated[
     tuple[str, ...],
-    BeforeValidator(split_store_urls),
+    split(check_store_url),
     PlainSerializer(", ".join, return_type=str),
     WithJsonSchema({"type": "string"}),
 ]
@@ -214,31 +216,15 @@ FeatureSettings = Annotated[
     FeatureMap,
     PlainValidator(parse_features),
     PlainSerializer(FeatureMap.described, return_type=dict),
-    WithJsonSchema(
-        {
-            "type": ["object", "string"],
-            "additionalProperties": False,
-            "properties": {
-                "include": {"type": ["array", "string"], "items": {"type": "string"}},
-                "exclude": {"type": ["array", "string"], "items": {"type": "string"}},
-                "fields": {"type": "object", "additionalProperties": {"type": ["string", "object"]}},
-            },
-        }
+    _mapping(
+        include=_PATHS,
+        exclude=_PATHS,
+        fields={"type": "object", "additionalProperties": {"type": ["string", "object"]}},
     ),
 ]
 ThresholdSettings = Annotated[
     Thresholds,
     PlainValidator(parse_thresholds),
     PlainSerializer(Thresholds.described, return_type=dict),
-    WithJsonSchema(
-        {
-            "type": ["object", "string"],
-            "additionalProperties": False,
-            "properties": {
-                "p_max": {"type": "number", "exclusiveMinimum": 0, "maximum": 1},
-                "residual_over_mean_min": {"type": "number", "exclusiveMinimum": 0},
-                "t2_min": {"type": "number", "exclusiveMinimum": 0},
-            },
-        }
-    ),
+    _mapping(p_max={**_POSITIVE, "maximum": 1}, residual_over_mean_min=_POSITIVE, t2_min=_POSITIVE),
 ]

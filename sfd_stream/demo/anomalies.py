@@ -1,4 +1,4 @@
-"""Rows planted among docstrings that the sketch has not counted: found by their scores, explained by their columns."""
+"""Plants odd rows among docstrings that the sketch has not counted, finds them by score, explains them by column."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ P_MAX = 0.01
 """Rows with a smaller p-value are reported."""
 
 REPORTED_AMONG = 100
-"""Ordinary rows that are scored together with the planted ones; those before them say what is usual."""
+"""Number of ordinary rows scored together with the planted ones. The rows before them calibrate the p-values."""
 
 LATIN = """
     lorem ipsum dolor amet consectetur adipiscing elit sed eiusmod tempor incididunt labore dolore magna aliqua enim
@@ -33,11 +33,11 @@ class Planted:
     name: str
     bag: Bag
     odd: Sequence[str]
-    """The words that make it odd."""
+    """The words that make the row odd."""
 
 
 def planted(ordinary: Bag, topic: Sequence[str]) -> list[Planted]:
-    """Three rows, each odd in a way of its own; `topic` has the words of a direction."""
+    """Three rows, each odd in a different way. `topic` has the words of one direction."""
     word = min(ordinary)
     return [
         Planted(f'a docstring that repeats "{word}"', {**ordinary, word: 30}, [word]),
@@ -48,7 +48,7 @@ def planted(ordinary: Bag, topic: Sequence[str]) -> list[Planted]:
 
 @dataclass(frozen=True)
 class FoundRow:
-    """A planted row that was reported, and why."""
+    """A planted row that was reported, with its cause."""
 
     name: str
     p_value: float
@@ -63,20 +63,20 @@ class FoundRow:
 
 @dataclass(frozen=True)
 class ScoredRows:
-    """Of the planted rows, and of the ordinary ones scored together with them."""
+    """The results for the planted rows and for the ordinary rows scored together with them."""
 
     rows: Sequence[FoundRow]
     usual: int
-    """Rows that say what is usual."""
+    """Number of rows that calibrate the p-values."""
     ordinary: int
     false_alarms: int
     over_mean: Float
     t2: Float
-    """By row, the ordinary ones first: what a picture shows."""
+    """By row, the ordinary ones first; for the picture."""
 
 
 def find(truth: Truth, sketch: Sketch, topic: Sequence[str], k: int) -> ScoredRows:
-    """Scores rows that were not fed in, the planted ones among them. DemoError if one of these is not found."""
+    """Scores rows that were not sent, including the planted ones. DemoError if a planted row is not found."""
     usual, new = truth.kept[:-REPORTED_AMONG], truth.kept[-REPORTED_AMONG:]
     odd = planted(new[0], topic)
     block, _ = truth.rows_of([*usual, *new, *(each.bag for each in odd)])
@@ -108,7 +108,7 @@ def find(truth: Truth, sketch: Sketch, topic: Sequence[str], k: int) -> ScoredRo
 
 
 def _score_of(scores: Scores, at: int, before: Scores) -> str:
-    """The score that sets the row apart: the residual, unless earlier rows had one as large."""
+    """The score that is unusual: the residual, unless earlier rows had one as large."""
     return "residual" if scores.residual[at] > before.residual.max() else "t2"
 
 

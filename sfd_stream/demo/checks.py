@@ -1,4 +1,4 @@
-"""What the demo claims, each claim checked against the rows that were fed in. No broker, no store here."""
+"""The claims of the demo, each checked against the rows that were sent. Needs no broker and no store."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ ELL = 64
 HASH_SEED = 0
 _COLUMNS = HashedColumns(COLUMNS, HASH_SEED)
 _ROUNDING = 1e-9
-"""Of the largest squared singular value: how exactly the true ones are computed here."""
+"""Relative error of the true singular values computed here, as a share of the largest squared one."""
 
 
 _KEPT_EVERY = 4
-"""Every fourth docstring is not fed in."""
+"""Every fourth docstring is not sent."""
 
 Bag = Mapping[str, int]
 """A row: how often it has each word."""
@@ -45,34 +45,28 @@ class DemoError(SfdError):
     """A claim of the demo did not hold."""
 
 
-def _encode(bags: Iterable[Bag]) -> list[RowMessage]:
-    return list(bag_messages(bags))
+Encode = Callable[[Iterable[Bag]], Iterable[RowMessage]]
 
 
 @dataclass(frozen=True)
 class Truth:
-    """What was fed in, known exactly, and how messages are encoded and decoded."""
+    """The rows that were sent, known exactly, and how their messages are encoded and decoded."""
 
-    block: RowBlock
     messages: list[RowMessage]
+    encode: Encode = bag_messages
     decoder: Decoder = field(default_factory=MsgpackDecoder)
     columns: HashedColumns = _COLUMNS
-    encode: Callable[[Iterable[Bag]], list[RowMessage]] = _encode
     kept: Sequence[Bag] = ()
-    """Rows of the same kind that are not fed in: new ones, to be scored."""
+    """Rows of the same kind that are not sent: new rows, to be scored."""
 
     @classmethod
-    def of(
-        cls,
-        bags: Sequence[Bag],
-        encode: Callable[[Iterable[Bag]], list[RowMessage]],
-        decoder: Decoder,
-        columns: HashedColumns,
-    ) -> Truth:
+    def of(cls, bags: Sequence[Bag], encode: Encode, decoder: Decoder, columns: HashedColumns) -> Truth:
         fed = [bag for number, bag in enumerate(bags, start=1) if number % _KEPT_EVERY]
-        nothing = RowBlock.from_arrays([0], [], [], COLUMNS)
-        found = cls(nothing, encode(fed), decoder, columns, encode, bags[_KEPT_EVERY - 1 :: _KEPT_EVERY])
-        return replace(found, block=found.decoded())
+        return cls(list(encode(fed)), encode, decoder, columns, bags[_KEPT_EVERY - 1 :: _KEPT_EVERY])
+
+    @cached_property
+    def block(self) -> RowBlock:
+        return self.decoded()
 
     def decoded(self) -> RowBlock:
         return self._decoded(self.messages).block
@@ -83,7 +77,7 @@ class Truth:
         assert isinstance(found.columns, HashedColumns)
         return found.block, found.columns.names
 
-    def _decoded(self, messages: Sequence[RowMessage]) -> DecodedBatch:
+    def _decoded(self, messages: Iterable[RowMessage]) -> DecodedBatch:
         return self.decoder.decode([message.value for message in messages], self.columns, RowLimits())
 
     @property
@@ -99,7 +93,7 @@ class Truth:
         return np.asarray(self.block.csr().T @ np.ones(self.rows))
 
     def singular_values(self, k: int) -> Float:
-        """The k largest, the largest first."""
+        """The k largest singular values in descending order."""
         start = np.random.default_rng(0).standard_normal(min(self.block.csr().shape))
         found = svds(self.block.csr(), k=k, v0=start, return_singular_vectors=False)
         return np.asarray(np.sort(found)[::-1])
@@ -107,16 +101,16 @@ class Truth:
 
 def truth() -> Truth:
     """Each docstring as a row in msgpack."""
-    return Truth.of(bags(COLUMNS, HASH_SEED), _encode, MsgpackDecoder(), _COLUMNS)
+    return Truth.of(bags(COLUMNS, HASH_SEED), bag_messages, MsgpackDecoder(), _COLUMNS)
 
 
 def truth_of_events() -> Truth:
     """Each docstring as an event in JSON: `{"words": [...]}`."""
     mapping = FeatureMap()
 
-    def encode(rows: Iterable[Bag]) -> list[RowMessage]:
+    def encode(rows: Iterable[Bag]) -> Iterable[RowMessage]:
         events = ({"words": list(Counter(bag).elements())} for bag in rows)
-        return list(json_messages((json.dumps(event).encode() for event in events), mapping))
+        return json_messages((json.dumps(event).encode() for event in events), mapping)
 
     found = bags(COLUMNS, HASH_SEED, prefix="words=")
     return Truth.of(found, encode, RecordDecoder(PlainReader(read_json)), replace(_COLUMNS, mapping=mapping))
@@ -124,7 +118,7 @@ def truth_of_events() -> Truth:
 
 @dataclass(frozen=True)
 class Claim:
-    """A number of the sketch beside that of the input."""
+    """A number of the sketch, and the same number of the input."""
 
     name: str
     found: float
@@ -132,7 +126,7 @@ class Claim:
 
 
 def check_counters(truth: Truth, sketch: Sketch) -> list[Claim]:
-    """Not one row lost, not one counted twice: numbers that are exact."""
+    """Compares the exact counters: no row is lost, and none is counted twice."""
     sums = np.asarray(sketch.column_sums)
     differ = int(np.count_nonzero(sums != truth.column_sums)) if sums.shape == truth.column_sums.shape else COLUMNS
     claims = [
@@ -151,14 +145,14 @@ def check_counters(truth: Truth, sketch: Sketch) -> list[Claim]:
 
 @dataclass(frozen=True)
 class Errors:
-    """As shares of ||A||F^2."""
+    """Errors as shares of ||A||F^2."""
 
     true: float
     certified: float
 
 
 def check_error(truth: Truth, sketch: Sketch) -> Errors:
-    """The error that the sketch certifies is never less than the true one."""
+    """Checks that the certified error is not less than the true error."""
     true = covariance_error(truth.block.csr(), sketch)
     certified = sketch.delta / sketch.squared_frobenius
     if true > certified:
@@ -167,7 +161,7 @@ def check_error(truth: Truth, sketch: Sketch) -> Errors:
 
 
 def check_spectrum(truth: Truth, sketch: Sketch, k: int) -> Float:
-    """The true singular values, each of which lies in the band that the sketch gives for it."""
+    """The true singular values. Checks that each lies in the certified band of the sketch."""
     squares, true = sketch.singular_values(k) ** 2, truth.singular_values(k)
     slack = _ROUNDING * float(true[0]) ** 2 + sketch.rounding
     outside = np.flatnonzero((true**2 < squares - slack) | (true**2 > squares + sketch.delta + slack))
@@ -177,7 +171,7 @@ def check_spectrum(truth: Truth, sketch: Sketch, k: int) -> Float:
 
 
 def directions(sketch: Sketch, names: Mapping[int, str], k: int, words: int) -> list[list[str]]:
-    """The k strongest directions around the mean, each by the words that come together in it."""
+    """The k strongest directions around the mean, each as its strongest words."""
     columns = np.fromiter(names, dtype=np.int64, count=len(names))
     signs = np.ones(sketch.d)
     signs[columns] = signed_columns(list(names.values()), sketch.d, HASH_SEED)[1]
@@ -186,7 +180,7 @@ def directions(sketch: Sketch, names: Mapping[int, str], k: int, words: int) -> 
 
 
 def speed(truth: Truth, clock: Callable[[], float]) -> float:
-    """Rows a second of this machine: the same messages decoded and sketched again, in this process, on one core."""
+    """Rows per second of this machine: decodes and sketches the same messages again, in this process, on one core."""
     began = clock()
     SparseFrequentDirections(ell=ELL).partial_fit(truth.decoded().csr()).sketch()
     return truth.rows / (clock() - began)

@@ -1,4 +1,4 @@
-"""Real text that every machine with Python has: the docstrings of its standard library, as bags of words."""
+"""The demo's text: the docstrings of Python's standard library, as bags of words."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _WORDS_MIN = 5
 
 
 def documents() -> list[str]:
-    """The docstrings, each once, in an order that is the same everywhere the library is."""
+    """The docstrings, each once, in an order that depends on the library only."""
     library = Path(sysconfig.get_paths()["stdlib"])
     files = (path for path in sorted(library.rglob("*.py")) if not _ELSEWHERE & set(path.relative_to(library).parts))
     texts = (path.read_text(encoding="utf-8", errors="ignore") for path in files)
@@ -51,10 +51,10 @@ def documents() -> list[str]:
 
 
 def bags(columns: int, seed: int = 0, prefix: str = "") -> list[dict[str, int]]:
-    """A bag of words a docstring, each word once; neither the rare nor the common ones.
+    """One bag of words per docstring, each word counted once, without rare and common words.
 
-    Of words that hashing would put into one of the `columns` the commonest is kept, so that each has a name of its own.
-    A feature's name is the prefix and the word.
+    If hashing would put several words into one of the `columns`, the most common one is kept, so that each column has
+    one name. A feature's name is the prefix and the word.
     """
     words = [set(_WORD.findall(text.lower())) - _STOP_WORDS for text in documents()]
     found = Counter(sorted(word for bag in words for word in bag))

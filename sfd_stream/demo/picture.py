@@ -1,8 +1,6 @@
 """The demo's picture: the spectrum with its certified band, the words of the directions, and the scores of new rows.
 
-One SVG file, nothing else.
-
-Written by hand, since matplotlib is an extra and the demo must work without any.
+It is one SVG file, written without a library: matplotlib is an extra, and the demo works without extras.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 596, 96, 404
 _WORDS_X, _WORDS_Y, _WORDS_STEP = 640, 128, 46
 _SCORES_TOP, _SCORES_BOTTOM = 524, 744
 _LINE_MAX = 40
-"""Characters of a line of words: what fits to the right of the plot."""
+"""Maximum number of characters of a line of words, to the right of the plot."""
 
 _STYLE = """
     :root { --paper: #ffffff; --ink: #1f2933; --quiet: #6b7785; --grid: #e4e8ed; --line: #2563eb; --true: #d9480f; }
@@ -39,7 +37,7 @@ _STYLE = """
 
 @dataclass(frozen=True)
 class Picture:
-    """`singular_values` are the sketch's, `true` those of the rows themselves, the largest first."""
+    """`singular_values` are those of the sketch, `true` those of the rows, both in descending order."""
 
     title: str
     subtitle: str
@@ -50,7 +48,7 @@ class Picture:
     scored: ScoredRows
 
     def svg(self) -> str:
-        parts = [*self._head(), *self._grid(), *self._curves(), *self._legend(), *self._words()]
+        parts = [*self._head(), *self._spectrum(), *self._legend(), *self._words()]
         parts += [*scores_panel(self.scored), "</svg>"]
         return "\n".join(parts) + "\n"
 
@@ -65,45 +63,25 @@ class Picture:
             _text(_LEFT - 32, 64, "quiet", self.subtitle),
         ]
 
-    @property
-    def _upper(self) -> Float:
-        return np.sqrt(self.singular_values**2 + self.delta)
+    def _spectrum(self) -> list[str]:
+        """The values of the sketch with their certified band, and the true values."""
+        upper = np.sqrt(self.singular_values**2 + self.delta)
+        largest, count = float(max(upper.max(), self.true.max())), len(self.singular_values)
+        top = _round_step(largest) * math.ceil(largest / _round_step(largest))
+        across, up = _Axis(1, max(count, 2), _LEFT, _RIGHT), _Axis(0, top, _BOTTOM, _TOP)
+        ranks = [(f"{rank}", across.place(rank)) for rank in (1, *range(10, count + 1, 10))]
+        step = _round_step(top)
+        levels = [(f"{i * step:g}", up.place(i * step)) for i in range(round(top / step) + 1)]
 
-    @property
-    def _top(self) -> float:
-        """Of the axis: a round number above everything drawn."""
-        step = _round_step(float(max(self._upper.max(), self.true.max())))
-        return step * math.ceil(float(max(self._upper.max(), self.true.max())) / step)
+        def places(values: Float) -> list[tuple[str, str]]:
+            return [(f"{across.place(i):.1f}", f"{up.place(value):.1f}") for i, value in enumerate(values.tolist(), 1)]
 
-    def _x(self, rank: int) -> float:
-        return _LEFT + (rank - 1) * (_RIGHT - _LEFT) / max(len(self.singular_values) - 1, 1)
-
-    def _y(self, value: float) -> float:
-        return _BOTTOM - value / self._top * (_BOTTOM - _TOP)
-
-    def _points(self, values: Float) -> list[str]:
-        return [f"{self._x(rank):.1f},{self._y(float(value)):.1f}" for rank, value in enumerate(values, start=1)]
-
-    def _grid(self) -> list[str]:
-        step = _round_step(self._top)
-        lines = []
-        for i in range(round(self._top / step) + 1):
-            y = self._y(i * step)
-            lines.append(f'  <line class="grid" x1="{_LEFT}" x2="{_RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
-            lines.append(_text(_LEFT - 10, y + 4, "quiet", f"{i * step:g}", anchor="end"))
-        count = len(self.singular_values)
-        ranks = [1, *range(10, count + 1, 10)]
-        lines += [_text(self._x(rank), _BOTTOM + 20, "quiet", str(rank), anchor="middle") for rank in ranks]
-        middle = (_LEFT + _RIGHT) / 2
-        return [*lines, _text(middle, _BOTTOM + 40, "quiet", "singular values, the largest first", anchor="middle")]
-
-    def _curves(self) -> list[str]:
-        low, high = self._points(self.singular_values), self._points(self._upper)
-        dots = [point.split(",") for point in self._points(self.true)]
+        low, high = ([",".join(place) for place in places(values)] for values in (self.singular_values, upper))
         return [
+            *_axes(ranks, levels, _BOTTOM, "singular values, the largest first"),
             f'  <polygon class="band" points="{" ".join([*low, *reversed(high)])}"/>',
             f'  <polyline class="line" points="{" ".join(low)}"/>',
-            *(f'  <circle class="true" cx="{x}" cy="{y}" r="3.2"/>' for x, y in dots),
+            *(f'  <circle class="true" cx="{x}" cy="{y}" r="3.2"/>' for x, y in places(self.true)),
         ]
 
     def _legend(self) -> list[str]:
@@ -128,20 +106,17 @@ class Picture:
 
 
 def scores_panel(scored: ScoredRows) -> list[str]:
-    """Each new row by its two scores, on logarithmic axes; the planted ones are numbered."""
-    across = _Decades.of(scored.over_mean, _LEFT, _RIGHT)
-    up = _Decades.of(scored.t2, _SCORES_BOTTOM, _SCORES_TOP)
-    parts = [_text(_LEFT - 32, _SCORES_TOP - 32, "title", "Scores of rows that the sketch has not counted")]
-    for power, y in up.ticks():
-        parts.append(f'  <line class="grid" x1="{_LEFT}" x2="{_RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
-        parts.append(_text(_LEFT - 10, y + 4, "quiet", f"{power:g}", anchor="end"))
-    parts += [_text(x, _SCORES_BOTTOM + 20, "quiet", f"{power:g}", anchor="middle") for power, x in across.ticks()]
-    parts.append(_text(_LEFT + 8, _SCORES_TOP - 8, "quiet", "T²: how extreme inside the directions"))
-    middle = (_LEFT + _RIGHT) / 2
-    label = "residual outside the directions, over the mean"
-    parts.append(_text(middle, _SCORES_BOTTOM + 40, "quiet", label, anchor="middle"))
-    parts.append(_text(_WORDS_X, _SCORES_TOP, "quiet", f"planted among {scored.ordinary} ordinary docstrings"))
-    for at, (right, t2) in enumerate(zip(scored.over_mean.tolist(), scored.t2.tolist(), strict=True)):
+    """Each new row by its two scores, on logarithmic axes. The planted rows are numbered."""
+    residuals, t2s = np.log10(scored.over_mean), np.log10(scored.t2)
+    across = _Axis(math.floor(residuals.min()), math.ceil(residuals.max()), _LEFT, _RIGHT)
+    up = _Axis(math.floor(t2s.min()), math.ceil(t2s.max()), _SCORES_BOTTOM, _SCORES_TOP)
+    parts = [
+        _text(_LEFT - 32, _SCORES_TOP - 32, "title", "Scores of rows that the sketch has not counted"),
+        *_axes(across.powers(), up.powers(), _SCORES_BOTTOM, "residual outside the directions, over the mean"),
+        _text(_LEFT + 8, _SCORES_TOP - 8, "quiet", "T²: how extreme inside the directions"),
+        _text(_WORDS_X, _SCORES_TOP, "quiet", f"planted among {scored.ordinary} ordinary docstrings"),
+    ]
+    for at, (right, t2) in enumerate(zip(residuals.tolist(), t2s.tolist(), strict=True)):
         x, y, number = across.place(right), up.place(t2), at - scored.ordinary + 1
         parts.append(f'  <circle class="{"true" if number > 0 else "band"}" cx="{x:.1f}" cy="{y:.1f}" r="4"/>')
         if number > 0:
@@ -156,28 +131,34 @@ def scores_panel(scored: ScoredRows) -> list[str]:
 
 
 @dataclass(frozen=True)
-class _Decades:
-    """A logarithmic axis over whole powers of ten, drawn between two places."""
+class _Axis:
+    """An axis from one value to another, drawn between two positions."""
 
-    lowest: int
-    highest: int
+    lowest: float
+    highest: float
     start: float
     stop: float
 
-    @classmethod
-    def of(cls, values: Float, start: float, stop: float) -> _Decades:
-        return cls(math.floor(math.log10(values.min())), math.ceil(math.log10(values.max())), start, stop)
-
     def place(self, value: float) -> float:
-        share = (math.log10(value) - self.lowest) / (self.highest - self.lowest)
-        return self.start + share * (self.stop - self.start)
+        return self.start + (value - self.lowest) / (self.highest - self.lowest) * (self.stop - self.start)
 
-    def ticks(self) -> list[tuple[float, float]]:
-        return [(10.0**power, self.place(10.0**power)) for power in range(self.lowest, self.highest + 1)]
+    def powers(self) -> list[tuple[str, float]]:
+        """The names and places of the powers of ten on an axis of logarithms."""
+        return [(f"{10.0**power:g}", self.place(power)) for power in range(int(self.lowest), int(self.highest) + 1)]
+
+
+def _axes(across: list[tuple[str, float]], up: list[tuple[str, float]], bottom: float, label: str) -> list[str]:
+    """The grid with the names and places of its values, and a label below."""
+    lines = []
+    for name, y in up:
+        lines.append(f'  <line class="grid" x1="{_LEFT}" x2="{_RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
+        lines.append(_text(_LEFT - 10, y + 4, "quiet", name, anchor="end"))
+    lines += [_text(x, bottom + 20, "quiet", name, anchor="middle") for name, x in across]
+    return [*lines, _text((_LEFT + _RIGHT) / 2, bottom + 40, "quiet", label, anchor="middle")]
 
 
 def _round_step(top: float) -> float:
-    """1, 2 or 5 times a power of ten, so that some four to eight steps reach the top."""
+    """1, 2 or 5 times a power of ten, so that four to eight steps reach the top."""
     rough = top / 6
     power = 10.0 ** math.floor(math.log10(rough))
     return next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough)

@@ -1,4 +1,4 @@
-"""Who plays in the demo: a broker, topics, workers, a place for checkpoints. What is made here is gone afterwards."""
+"""The parts of the demo: a broker, topics, workers, a checkpoint store. All of them are removed afterwards."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from sfd_stream.tools.produce import Filler, RowMessage
 PARTITIONS = 4
 PATIENCE_S = 90.0
 END_S = 20.0
-_LOOK_S = 0.1
+_POLL_S = 0.1
 _QUIET = {"log_level": 2}
 _LOGIN = ("SFD_KAFKA__",)
 _STORE = ("SFD_CHECKPOINT__OPTIONS__",)
 
 
 @dataclass(frozen=True)
-class Ground:
-    """Where it plays. `given` says whether the broker is somebody's own, and not built in."""
+class DemoSetup:
+    """The broker, topics and store of the demo. `given`: the broker is the user's, not the built-in one."""
 
     bootstrap: str
     topic: str
@@ -46,18 +46,18 @@ class Ground:
 
     @property
     def overrides(self) -> tuple[str, ...]:
-        """What the environment must not change."""
+        """Settings that the environment must not change."""
         return (f"kafka.bootstrap.servers={self.bootstrap}", f"kafka.group.id={self.group}")
 
     @property
     def environ(self) -> dict[str, str]:
-        """Ours without the settings of another service; what logs in to a given broker or bucket stays."""
+        """Our environment without the settings of other services. Credentials for a given broker or bucket stay."""
         ours = _LOGIN * self.given + _STORE * (not self.checkpoints.startswith("file:"))
         return {name: text for name, text in os.environ.items() if not name.startswith("SFD_") or name.startswith(ours)}
 
     def write_settings(self, folder: Path) -> Path:
-        """As anybody would write them, but in a hurry: a session of seconds, checkpoints and snapshots every second."""
-        session_ms = 6000 if self.given else 3000  # a real broker takes no less, unless it is told to
+        """Writes a settings file with short times: a session of seconds, checkpoints and snapshots every second."""
+        session_ms = 6000 if self.given else 3000  # the minimum of a real broker, by default
         settings = {
             "kafka": {"session.timeout.ms": session_ms, "heartbeat.interval.ms": 300},
             "input": {"topic": self.topic, "format": self.format, "columns": "hashed", "hash_seed": HASH_SEED},
@@ -74,7 +74,7 @@ class Ground:
 
 @contextlib.contextmanager
 def built_in_broker() -> Iterator[str]:
-    """Librdkafka's own broker in a process of its own, as a real one would be. It ends with us, whatever happens."""
+    """Runs librdkafka's mock broker in a separate process. It ends with this process, however that ends."""
     command = [sys.executable, "-m", "sfd_stream.kafka.mock_broker"]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, start_new_session=True) as process:
@@ -87,21 +87,21 @@ def built_in_broker() -> Iterator[str]:
 
 @dataclass
 class DemoWorker:
-    """A process of the consumer group. It has a session of its own (a Ctrl-C is for us), and ends with us."""
+    """A worker process. It has its own session, so that a Ctrl-C reaches only the demo, and it ends with the demo."""
 
     number: int
     log: Path
     process: subprocess.Popen[bytes]
 
     @classmethod
-    def start(cls, number: int, folder: Path, settings: Path, ground: Ground) -> DemoWorker:
+    def start(cls, number: int, folder: Path, settings: Path, setup: DemoSetup) -> DemoWorker:
         log = folder / f"worker-{number}.log"
         command = [sys.executable, "-m", "sfd_stream.cli", "run", "--worker-number", str(number)]
         command += ["--config", str(settings)]
-        command += [word for text in ground.overrides for word in ("--set", text)]
+        command += [word for text in setup.overrides for word in ("--set", text)]
         with log.open("wb") as out:
             process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=out, stderr=out, start_new_session=True, env=ground.environ
+                command, stdin=subprocess.PIPE, stdout=out, stderr=out, start_new_session=True, env=setup.environ
             )
         return cls(number, log, process)
 
@@ -124,12 +124,12 @@ class DemoWorker:
                 yield found if isinstance(found, dict) else {}
 
     def kill(self) -> None:
-        """As `kill -9` does: no goodbye to anybody."""
+        """Kills the process as `kill -9` does."""
         self.process.kill()
         self.end(END_S)
 
     def end(self, patience_s: float) -> None:
-        """Waits for its end, and brings it about if that takes too long."""
+        """Waits until the process ends, and kills it if that takes too long."""
         try:
             self.process.wait(patience_s)
         except subprocess.TimeoutExpired:
@@ -139,11 +139,11 @@ class DemoWorker:
         self.process.stdin.close()
 
     def partitions(self) -> list[dict[str, Any]]:
-        """What `/status.json` says of its partitions; nothing while it does not answer."""
+        """The partitions in `/status.json`; empty while the port does not answer."""
         url = self.page() if self.alive else None
         if url is None:
             return []
-        # Straight to the port, whatever proxy the environment names.
+        # Directly to the port, even if the environment names a proxy.
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         try:
             with opener.open(f"{url}status.json", timeout=2.0) as answer:
@@ -152,20 +152,20 @@ class DemoWorker:
             return []
 
     def reads(self) -> list[int]:
-        """The partitions whose rows it takes in."""
+        """The partitions that it reads."""
         return sorted(int(part["partition"]) for part in self.partitions() if part["state"] == "reading")
 
 
 @dataclass
 class Workers:
-    """Ended by SIGTERM with the `with`, and looked after if they do not end."""
+    """The workers. Leaving the `with` block sends SIGTERM and kills those that do not end in time."""
 
     folder: Path
     settings: Path
-    ground: Ground
+    setup: DemoSetup
     all: dict[int, DemoWorker] = field(default_factory=dict)
     fallen: set[int] = field(default_factory=set)
-    """Those killed on purpose."""
+    """The workers that the demo killed."""
 
     def __enter__(self) -> Self:
         return self
@@ -179,7 +179,7 @@ class Workers:
 
     def start(self, number: int) -> DemoWorker:
         self.fallen.discard(number)
-        self.all[number] = DemoWorker.start(number, self.folder, self.settings, self.ground)
+        self.all[number] = DemoWorker.start(number, self.folder, self.settings, self.setup)
         return self.all[number]
 
     def kill(self, number: int) -> None:
@@ -187,13 +187,13 @@ class Workers:
         self.all[number].kill()
 
     def wait_for(self, condition: Callable[[], bool], what: str) -> None:
-        """Until it holds. A worker that ends by itself, or a long time, ends the demo."""
+        """Waits until the condition holds. The demo ends if a worker exits by itself, or after a long time."""
         deadline = time.monotonic() + PATIENCE_S
         while not condition():
             self.check_alive(what)
             if time.monotonic() > deadline:
                 raise DemoError(f"{what} did not happen within {PATIENCE_S:.0f} s")
-            time.sleep(_LOOK_S)
+            time.sleep(_POLL_S)
 
     def check_alive(self, before: str) -> None:
         for worker in self.all.values():
@@ -205,32 +205,31 @@ class Workers:
 
 
 class Feed:
-    """A producer's side of the topic."""
+    """The producer of the demo's rows."""
 
-    def __init__(self, kafka: Mapping[str, Any], topic: str, partitions: int) -> None:
-        # With more in flight a fresh topic was seen to confirm a message that is not in its log.
+    def __init__(self, kafka: Mapping[str, Any], topic: str) -> None:
+        # With more requests in flight, a new topic was observed to acknowledge a message that is not in its log.
         tuned = {"linger.ms": 20, "enable.idempotence": True, "max.in.flight.requests.per.connection": 1}
         self._producer = Producer({**for_producer(kafka), **_QUIET, **tuned})
         self._topic = topic
-        self._partitions = partitions
         self.sent = 0
 
     def send(self, messages: Sequence[RowMessage], rows_per_s: float) -> None:
-        """All of them, at this pace, each confirmed by the broker."""
+        """Sends all messages at this rate. The broker acknowledges each of them."""
         before = self.sent
 
         def count(rows: int) -> None:
             self.sent = before + rows
 
-        filler = Filler(self._producer, self._topic, self._partitions, rate=rows_per_s, clock=time.monotonic)
+        filler = Filler(self._producer, self._topic, PARTITIONS, rate=rows_per_s, clock=time.monotonic)
         filler.fill(messages, count)
 
 
-def remove_topics(admin: Any, ground: Ground) -> list[str]:
-    """The demo's topics and its group, from a broker that is somebody's own; what could not be removed, and why."""
+def remove_topics(admin: Any, setup: DemoSetup) -> list[str]:
+    """Deletes the demo's topics and group from the user's broker. Returns what could not be deleted, and why."""
     left = []
-    removals = {f"topic {name}": done for name, done in admin.delete_topics([ground.topic, ground.snapshots]).items()}
-    removals |= {f"group {name}": done for name, done in admin.delete_consumer_groups([ground.group]).items()}
+    removals = {f"topic {name}": done for name, done in admin.delete_topics([setup.topic, setup.snapshots]).items()}
+    removals |= {f"group {name}": done for name, done in admin.delete_consumer_groups([setup.group]).items()}
     for what, done in removals.items():
         try:
             done.result(END_S)

@@ -1,4 +1,4 @@
-"""How the demo is told: chapters on a terminal with a live table below them, plain lines where there is none."""
+"""The output of the demo: chapters with a live table on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _PLACES = r"https?://\S+|(?<=\s)/\S+\.svg"
 
 @dataclass(frozen=True)
 class StreamView:
-    """One moment of the stream: rows sent, of how many, and what each worker says of its partitions."""
+    """The stream at one moment: rows sent, rows in all, and the partitions of each worker's status."""
 
     sent: int
     total: int
@@ -39,8 +39,8 @@ class StreamView:
         return sum(int(part["rows"]) for parts in self.partitions.values() for part in parts)
 
 
-class Teller:
-    """`chapter`, then `say` and `check`; `watching` keeps a live table below, on a terminal."""
+class DemoOutput:
+    """Prints chapters, sentences and checks. On a terminal `watching` keeps a live table below them."""
 
     def __init__(self, console: Console | None = None) -> None:
         self.console = console or Console(file=sys.stdout)
@@ -65,11 +65,11 @@ class Teller:
         self._print(_highlighted(Text(printable(text))))
 
     def check(self, text: str) -> None:
-        """What was claimed, and has been found true."""
+        """Prints a claim that was checked and holds."""
         self._print(Text.assemble(("✓ ", "bold green"), _highlighted(Text(printable(text)))))
 
     def bars(self, lines: Sequence[tuple[float, str]]) -> None:
-        """Each text behind a bar of its share of the longest."""
+        """Prints each text after a bar, whose length is relative to the longest."""
         longest = max(value for value, _ in lines)
         for number, (value, text) in enumerate(lines, start=1):
             bar = "█" * max(round(12 * value / longest), 1)
@@ -83,19 +83,19 @@ class Teller:
             self.console.file.flush()
 
     @contextmanager
-    def watching(self, look: Callable[[], StreamView]) -> Iterator[None]:
-        """The table of partitions, refreshed all the time, and removed at the end."""
+    def watching(self, stream_view: Callable[[], StreamView]) -> Iterator[None]:
+        """Shows the table of partitions, refreshes it, and removes it at the end."""
         if not self.live:
             yield
             return
         over = threading.Event()
-        with Live(console=self.console, refresh_per_second=4, transient=True) as shown:
+        with Live(console=self.console, refresh_per_second=4, transient=True) as live:
 
-            def keep_looking() -> None:
+            def keep_updating() -> None:
                 while not over.wait(_EVERY_S):
-                    shown.update(view(look()))
+                    live.update(view(stream_view()))
 
-            thread = threading.Thread(target=keep_looking, name="view", daemon=True)
+            thread = threading.Thread(target=keep_updating, name="view", daemon=True)
             thread.start()
             try:
                 yield
@@ -104,20 +104,22 @@ class Teller:
                 thread.join()
 
 
-def view(look: StreamView) -> Any:
-    """The live part of the screen, as rich draws it."""
-    held = {int(part["partition"]): (number, part) for number, parts in look.partitions.items() for part in parts}
+def view(stream_view: StreamView) -> Any:
+    """The live part of the screen, as a rich renderable."""
+    held = {
+        int(part["partition"]): (number, part) for number, parts in stream_view.partitions.items() for part in parts
+    }
     if not held:
         return Padding(Text("the workers are on their way ...", style="dim"), (1, 0, 0, _INDENT))
-    return Padding(Group(_bar(look), _table(held)), (1, 0, 0, _INDENT))
+    return Padding(Group(_bar(stream_view), _table(held)), (1, 0, 0, _INDENT))
 
 
-def _bar(look: StreamView) -> Text:
-    total = max(look.total, look.sent, 1)
-    done, sent = (round(_BAR * min(value / total, 1.0)) for value in (look.rows, look.sent))
+def _bar(stream_view: StreamView) -> Text:
+    total = max(stream_view.total, stream_view.sent, 1)
+    done, sent = (round(_BAR * min(value / total, 1.0)) for value in (stream_view.rows, stream_view.sent))
     ahead = max(sent - done, 0)
     bar = Text.assemble(("█" * done, "green"), ("▒" * ahead, "yellow"), ("░" * (_BAR - done - ahead), "dim"))
-    return bar.append(f"  {look.rows:,} rows in the sketch of {look.sent:,} sent", style="default")
+    return bar.append(f"  {stream_view.rows:,} rows in the sketch of {stream_view.sent:,} sent", style="default")
 
 
 def _table(held: Mapping[int, tuple[int, Mapping[str, Any]]]) -> Table:

@@ -1,7 +1,7 @@
-"""Will a worker with these settings do its work, here and now? Each check tries one thing; none leaves a trace.
+"""Checks whether a worker with these settings can run here. Each check tries one thing and leaves nothing behind.
 
-checks()              all of them, in order
-examine(checks, patient)   what each found, as it is done
+checks()                   all checks, in order
+examine(checks, patient)   runs them and returns the finding of each
 """
 
 from __future__ import annotations

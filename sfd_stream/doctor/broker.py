@@ -1,10 +1,10 @@
-"""From here to the brokers: do their names resolve, are they reached, do TLS and login succeed?"""
+"""Checks the way to the brokers: name resolution, connection, TLS and login."""
 
 from __future__ import annotations
 
 import re
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from confluent_kafka import KafkaError
@@ -17,18 +17,16 @@ from sfd_stream.kafka.properties import redacted
 _PORT: Final = 9092
 _CONNECT_S: Final = 5.0
 _NODE: Final = re.compile(r":\d+/\d+: ")
-"""A broker that is known by its number was told of by another; the first ones are called bootstrap."""
+"""Marks a broker that is known by its id, from metadata. librdkafka calls the configured addresses bootstrap."""
 
 
 def addresses(bootstrap: str) -> list[tuple[str, int]]:
-    """`a:9092, PLAINTEXT://b` as librdkafka reads it."""
+    """Parses `a:9092, PLAINTEXT://b` as librdkafka does."""
     found = []
-    for part in filter(None, (each.strip() for each in bootstrap.split(","))):
-        host, colon, port = part.rpartition("://")[2].rpartition(":")
-        if colon and port.isdigit():
-            found.append((host.strip("[]"), int(port)))
-        else:
-            found.append((part.rpartition("://")[2].strip("[]"), _PORT))
+    for part in filter(None, (each.strip().rpartition("://")[2] for each in bootstrap.split(","))):
+        host, colon, port = part.rpartition(":")
+        has_port = colon and port.isdigit()
+        found.append((host.strip("[]"), int(port)) if has_port else (part.strip("[]"), _PORT))
     return found
 
 
@@ -47,16 +45,16 @@ def connection(patient: Patient) -> Finding:
 
 
 def _unresolved(host: str, port: int) -> str | None:
-    try:
-        socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except OSError as error:
-        return error.strerror or str(error)
-    return None
+    return _error_of(lambda: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
 
 
 def _unreached(host: str, port: int) -> str | None:
+    return _error_of(lambda: socket.create_connection((host, port), _CONNECT_S).close())
+
+
+def _error_of(attempt: Callable[[], object]) -> str | None:
     try:
-        socket.create_connection((host, port), _CONNECT_S).close()
+        attempt()
     except OSError as error:
         return error.strerror or str(error)
     return None
@@ -70,28 +68,30 @@ def _some(missing: list[str], wanted: int, what: str, otherwise: str, remedy: st
 
 
 def tls(patient: Patient) -> Finding:
-    if "SSL" not in _protocol(patient):
-        return skipped(f"security.protocol is {_protocol(patient)}")
-    error = patient.answer.error(KafkaError._SSL)  # noqa: SLF001 - librdkafka's own codes
-    if patient.answer.metadata is None and error is not None:
-        return failed(
-            _said(patient, error), "check ssl.ca.location, the certificate's names, and ssl.certificate.location"
-        )
-    return good("the broker's certificate is trusted")
+    remedy = "check ssl.ca.location, the certificate's names, and ssl.certificate.location"
+    code = KafkaError._SSL  # noqa: SLF001 - librdkafka's own codes
+    return _secured(patient, "SSL", code, remedy, "the broker's certificate is trusted")
 
 
 def login(patient: Patient) -> Finding:
-    if not _protocol(patient).startswith("SASL"):
+    remedy = "check sasl.mechanism and the credentials"
+    code = KafkaError._AUTHENTICATION  # noqa: SLF001 - librdkafka's own codes
+    return _secured(patient, "SASL", code, remedy, "the broker accepts the credentials")
+
+
+def _secured(patient: Patient, part: str, code: int, remedy: str, otherwise: str) -> Finding:
+    """Whether the client reported no error of this code, if the protocol has this part."""
+    if part not in _protocol(patient):
         return skipped(f"security.protocol is {_protocol(patient)}")
-    error = patient.answer.error(KafkaError._AUTHENTICATION)  # noqa: SLF001 - librdkafka's own codes
+    error = patient.answer.error(code)
     if patient.answer.metadata is None and error is not None:
-        return failed(_said(patient, error), "check sasl.mechanism and the credentials")
-    return good("the broker accepts the credentials")
+        return failed(_client_error(patient, error), remedy)
+    return good(otherwise)
 
 
 def broker(patient: Patient) -> Finding:
-    """It answers, and the addresses that brokers give for themselves, where all else happens, are reached."""
-    said = [_said(patient, error) for error in patient.answer.errors]
+    """A broker answers, and the addresses that the brokers advertise are reachable."""
+    said = [_client_error(patient, error) for error in patient.answer.errors]
     misled = [words for words in said if _NODE.search(words)]
     metadata = patient.answer.metadata
     if metadata is not None:
@@ -120,7 +120,7 @@ def _protocol(patient: Patient) -> str:
     return str(patient.properties.get("security.protocol", "plaintext")).upper()
 
 
-def _said(patient: Patient, error: KafkaError) -> str:
+def _client_error(patient: Patient, error: KafkaError) -> str:
     return f"{error.name()}: {redacted(error.str(), patient.properties)}"
 
 

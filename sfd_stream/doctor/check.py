@@ -1,6 +1,6 @@
-"""A check tries one thing and says what it found, why, and what to do about it.
+"""A check tries one thing and reports what it found, the reason, and the remedy.
 
-Checks run in order. One that rests on another which failed is not tried: it would only say the same again.
+Checks run in order. A check is skipped if it depends on a check that failed: it would only report the same again.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from sfd_stream.doctor.context import Patient
 from sfd_stream.errors import BrokerRefusedError, SfdError
 
 WARNED: Final = 1
-"""The exit code where nothing failed and something was warned of."""
+"""The exit code if no check failed and at least one warned."""
 
 
 class Verdict(StrEnum):
@@ -26,7 +26,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """`exit_code` is the one with which `run` would end, or end sooner or later, for this reason."""
+    """`exit_code` is the code with which `run` would end for this reason, at once or later."""
 
     verdict: Verdict
     reason: str
@@ -36,7 +36,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """`remedy` is for errors that the attempt raises; `after` names the checks that it rests on."""
+    """`remedy` goes with errors that the attempt raises. `after` names the checks that this one depends on."""
 
     name: str
     attempt: Callable[[Patient], Finding]
@@ -71,8 +71,8 @@ def skipped(reason: str) -> Finding:
 
 
 def examine(checks: Iterable[Check], patient: Patient) -> Iterator[Examined]:
-    """Each check as it is done. Whatever the world does to one, the others have their turn."""
-    causes: dict[str, str] = {}  # of each that failed or was not tried for it: the one that failed
+    """Yields each check when it is done. An error in one check does not stop the others."""
+    causes: dict[str, str] = {}  # by failed or skipped check: the check that failed
     for check in checks:
         cause = next((causes[name] for name in check.after if name in causes), None)
         found = _attempted(check, patient) if cause is None else skipped(f"not tried: {cause} failed")
@@ -82,7 +82,7 @@ def examine(checks: Iterable[Check], patient: Patient) -> Iterator[Examined]:
 
 
 def exit_code(done: Iterable[Examined]) -> int:
-    """That of the first failure, which is the one that `run` would meet first; else 1 for warnings; else 0."""
+    """The code of the first failure, which `run` would meet first; without failures 1 for warnings, else 0."""
     codes = [(each.finding.verdict, each.finding.exit_code) for each in done]
     failures = [code for verdict, code in codes if verdict is Verdict.FAILED]
     return failures[0] if failures else max((code for _, code in codes), default=0)

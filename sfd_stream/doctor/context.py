@@ -1,8 +1,7 @@
-"""What is examined: the settings and the parts that they lead to, each asked once and remembered."""
+"""What the checks examine: the settings, and the parts built from them. Each answer is requested once and kept."""
 
 from __future__ import annotations
 
-import random
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -20,23 +19,22 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from sfd_stream.config.container_limits import Quota
 from sfd_stream.config.model import Settings
 from sfd_stream.errors import StoreError
-from sfd_stream.kafka.errors import Fault, Hooks, error_of, fault_of, refuse_settings
+from sfd_stream.kafka.errors import Fault, Hooks, create, error_of, fault_of
 from sfd_stream.kafka.outage import ask
 from sfd_stream.kafka.properties import admin_properties
 from sfd_stream.state.manifest import Manifest
 from sfd_stream.state.partition import Shape
-from sfd_stream.state.perform import Patience, run
 from sfd_stream.storage.contract import Store
-from sfd_stream.tools.inspect import Place, partitions_in, stand
+from sfd_stream.tools import inspect
 from sfd_stream.tools.preview import Preview
 
-_LOOK_S: Final = 0.3
+_METADATA_S: Final = 0.3
 """Time limit of one metadata request; after it the client's errors are examined."""
 
 
 @dataclass(frozen=True, slots=True)
 class MetadataAnswer:
-    """What came back from the brokers: their metadata, or only errors."""
+    """The answer of the brokers: their metadata, or only errors."""
 
     metadata: Any
     errors: tuple[KafkaError, ...]
@@ -47,7 +45,7 @@ class MetadataAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """As its brokers describe it to us: `allowed` is what we may do with it, `config` None where we may not see it."""
+    """A topic as its brokers describe it. `allowed` are our rights; `config` is None without the right to read it."""
 
     name: str
     partitions: tuple[Any, ...]
@@ -57,7 +55,7 @@ class Topic:
 
 @dataclass
 class Patient:
-    """`timeout_s` is for one question to a broker."""
+    """`timeout_s` limits one request to a broker."""
 
     settings: Settings
     hooks: Hooks
@@ -76,17 +74,14 @@ class Patient:
 
     @cached_property
     def answer(self) -> MetadataAnswer:
-        """Asked by librdkafka itself, as a worker would: it ends as soon as every broker was tried."""
+        """The metadata answer, requested by librdkafka as by a worker. Returns as soon as every broker was tried."""
         errors: list[KafkaError] = []
-        try:
-            heard: dict[str, Any] = {**self.hooks.as_properties({}), "error_cb": errors.append}
-            client = AdminClient({**self.properties, **heard})
-        except KafkaException as exception:
-            refuse_settings(exception, self.properties)
+        hooks: dict[str, Any] = {**self.hooks.as_properties({}), "error_cb": errors.append}
+        client = create(AdminClient, {**self.properties, **hooks})
         deadline = time.monotonic() + self.timeout_s
         while time.monotonic() < deadline:
             try:
-                return MetadataAnswer(client.list_topics(timeout=_LOOK_S), tuple(errors))
+                return MetadataAnswer(client.list_topics(timeout=_METADATA_S), tuple(errors))
             except KafkaException:
                 client.poll(0)
             if any(error.code() == KafkaError._ALL_BROKERS_DOWN for error in errors):  # noqa: SLF001 - librdkafka's
@@ -98,23 +93,23 @@ class Patient:
         return AdminClient({**self.properties, **self.hooks.as_properties({})})
 
     def ask(self, question: Callable[[float], Any]) -> Any:
-        """Until answered or out of time; a refusal is a BrokerRefusedError."""
+        """Repeats a request until it is answered or `timeout_s` has passed. A refusal raises BrokerRefusedError."""
         return ask(question, self.timeout_s, self.properties)
 
     def topic(self, name: str) -> Topic | None:
-        """None if it is not there."""
+        """None if the topic does not exist."""
         if name not in self._topics:
             self._topics[name] = self._described(name)
         return self._topics[name]
 
     @property
     def partitions_known(self) -> int | None:
-        """Of the topic of rows, if it was described already; nobody is asked."""
+        """The number of partitions of the input topic, if it was described already. Makes no request."""
         found = self._topics.get(self.settings.input.topic)
         return None if found is None else len(found.partitions)
 
     def topics_written(self) -> Iterator[str]:
-        """The names of those that a worker writes to."""
+        """The names of the topics that a worker writes to."""
         given = (self.settings.snapshot.topic, self.settings.dead_letters.topic)
         return (name for name in given if name is not None)
 
@@ -133,7 +128,7 @@ class Patient:
         if found is None:
             return None
         allowed = frozenset(found.authorized_operations or ())
-        # Asked without the right to, the client never answers.
+        # Without the right to do so, the client never gets an answer.
         config = self._config(name) if AclOperation.DESCRIBE_CONFIGS in allowed else None
         return Topic(name, tuple(found.partitions), allowed, config)
 
@@ -147,12 +142,10 @@ class Patient:
 
 
 def newest_manifests(patient: Patient) -> dict[int, Manifest]:
-    """By partition; empty where the store does not answer, which is another check's to say."""
+    """The newest manifest by partition. Empty if the store does not answer; another check reports that."""
     group, topic = patient.settings.group, patient.settings.input.topic
-    patience = Patience(patient.timeout_s, time.monotonic, time.sleep, lambda: random.uniform(0.5, 1))
     try:
-        places = [Place(group, topic, partition) for partition in partitions_in(patient.store, group, topic)]
-        found = {place.partition: run(stand(place), patient.store, patience).newest for place in places}
+        found = inspect.newest_manifests(patient.store, group, topic, patient.timeout_s)
     except StoreError:
         return {}
-    return {partition: newest for partition, newest in found.items() if isinstance(newest, Manifest)}
+    return {place.partition: newest for place, newest in found.items()}

@@ -1,4 +1,4 @@
-"""The machine, or this container's part of it: are there the processors and the memory that the settings ask for?"""
+"""Checks that the machine or container has the processors and the memory that the settings ask for."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""May we do what a worker does? Tried so that nothing remains.
+"""Checks the permissions that a worker needs, without leaving anything behind.
 
-read          a fetch of the newest record; no group is joined, nothing committed
-write         asked of the broker's authorizer: whatever is written, even in an aborted transaction, stays in the log
-group         asked of the authorizer: who joins a group makes its members rebalance
-create        a creation of the output topic that the broker only judges
-transactions  an id taken with a timeout that no broker allows, which it judges after the right and before it writes
+read          fetches the newest record, without joining a group and without a commit
+write         asks the broker's authorizer: a written message stays in the log, even of an aborted transaction
+group         asks the authorizer: joining the group would make its members rebalance
+create        a request to create the output topic that the broker only validates
+transactions  initialises an id with a timeout that no broker allows: it checks the right first, and writes nothing
 """
 
 from __future__ import annotations
@@ -20,33 +20,30 @@ from confluent_kafka.admin import AclOperation, NewTopic  # type: ignore[attr-de
 from sfd_stream.doctor.check import Check, Finding, failed, good, skipped
 from sfd_stream.doctor.context import Patient
 from sfd_stream.errors import BrokerRefusedError
-from sfd_stream.kafka.errors import Fault, error_of, fault_of, refusal, refuse_settings
+from sfd_stream.kafka.errors import Fault, create, error_of, fault_of, refusal
 from sfd_stream.kafka.properties import producer_properties, tail_properties
 from sfd_stream.tools.topics import wanted_topics
 
 _LONGEST_MS: Final = 2**31 - 1
 _FETCH_S: Final = 5.0
+READ: Final = AclOperation.READ
+WRITE: Final = AclOperation.WRITE
 
 
 def read(patient: Patient) -> Finding:
     topic = patient.settings.input.topic
-    found = patient.topic(topic)
-    assert found is not None, "checked before"
-    if AclOperation.READ not in found.allowed:
-        return failed(f"no READ on topic {topic}", f"grant READ on topic {topic} to this user")
-    newest = newest_record(patient, 0)
+    if lacking := lacks(patient, topic, READ):
+        return lacking
+    newest = newest_record(patient)
     seen = "it is empty" if newest is None else f"read offset {newest.offset()} of {topic}/0"
     return good(f"READ on topic {topic}; {seen}")
 
 
-def newest_record(patient: Patient, partition: int) -> Any:
-    """The last one that is there; None where the log is empty or does not give it in time."""
+def newest_record(patient: Patient) -> Any:
+    """The last record of partition 0; None if the log is empty or does not return one in time."""
     properties = {**tail_properties(patient.settings.kafka), **patient.hooks.as_properties({})}
-    try:
-        consumer = Consumer(properties)
-    except KafkaException as exception:
-        refuse_settings(exception, properties)
-    where = TopicPartition(patient.settings.input.topic, partition)
+    consumer = create(Consumer, properties)
+    where = TopicPartition(patient.settings.input.topic, 0)
     try:
         low, high = consumer.get_watermark_offsets(where, timeout=patient.timeout_s)
         where.offset = max(low, high - 1)
@@ -69,28 +66,35 @@ def _fetched(consumer: Any, properties: dict[str, Any]) -> Any:
         if message.error() is None:
             return message
         if message.error().code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - librdkafka's own codes
-            return None  # the end of a transaction, or compacted away
+            return None  # the end marker of a transaction, or a compacted record
         if fault_of(message.error()) is Fault.REFUSED:
             raise refusal(message.error(), properties)
     return None
 
 
 def write(patient: Patient) -> Finding:
-    """READ too on the topic of snapshots: a new state looks there for the last epoch."""
+    """READ is needed on the snapshot topic, too: a new state reads the last epoch there."""
     snapshots, held = patient.settings.snapshot.topic, []
     for name in patient.topics_written():
-        found = patient.topic(name)
-        if found is None:
+        if patient.topic(name) is None:
             if name == snapshots:
                 may_create(patient, name)
                 held.append(f"{name} does not exist, and may be created")
-            continue
-        needed = {AclOperation.WRITE} | ({AclOperation.READ} if name == snapshots else set())
-        missing = " and ".join(sorted(operation.name for operation in needed - found.allowed))
-        if missing:
-            return failed(f"no {missing} on topic {name}", f"grant {missing} on topic {name} to this user")
-        held.append(f"WRITE on {name}")
+        elif lacking := lacks(patient, name, WRITE, *([READ] if name == snapshots else [])):
+            return lacking
+        else:
+            held.append(f"WRITE on {name}")
     return good(", ".join(held)) if held else skipped("no snapshot.topic and no dead_letters.topic to write to")
+
+
+def lacks(patient: Patient, name: str, *needed: AclOperation) -> Finding | None:
+    """The finding if one of these rights on a topic that exists is missing."""
+    found = patient.topic(name)
+    assert found is not None, "checked before"
+    missing = " and ".join(sorted(operation.name for operation in set(needed) - found.allowed))
+    if not missing:
+        return None
+    return failed(f"no {missing} on topic {name}", f"grant {missing} on topic {name} to this user")
 
 
 def may_create(patient: Patient, name: str) -> None:
@@ -121,7 +125,7 @@ def may_join(patient: Patient, name: str) -> Finding:
         return asked[name].result(left_s)
 
     found = patient.ask(question)
-    if AclOperation.READ not in (found.authorized_operations or ()):
+    if READ not in (found.authorized_operations or ()):
         return failed(f"no READ on group {name}", f"grant READ on group {name} to this user")
     return good(f"READ on group {name}")
 

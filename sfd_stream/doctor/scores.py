@@ -1,31 +1,25 @@
-"""The scorer, where score.topic is set: may it read, write and commit, and is its state kept?"""
+"""Checks the scorer if score.topic is set: its rights to read, write and commit, and its state topic."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from confluent_kafka.admin import AclOperation  # type: ignore[attr-defined]
-
-from sfd_stream.doctor.check import Check, Finding, Verdict, failed, skipped
+from sfd_stream.doctor.check import Check, Finding, Verdict, skipped
 from sfd_stream.doctor.context import Patient
-from sfd_stream.doctor.permissions import may_create, may_join, may_transact
+from sfd_stream.doctor.permissions import READ, WRITE, lacks, may_create, may_join, may_transact
 from sfd_stream.doctor.topics import compacted
 
 
 def rights(patient: Patient) -> Finding:
-    """WRITE on both topics, READ on that of states; the group; transactions, where they are used."""
+    """WRITE on both topics, READ on the state topic, the group, and transactions if they are used."""
     settings = patient.settings
     if settings.score.topic is None:
         return skipped("no score.topic")
-    write, read = AclOperation.WRITE, AclOperation.READ
-    for name, needed in ((settings.score.topic, {write}), (settings.score_state_topic, {write, read})):
-        found = patient.topic(name)
-        if found is None:
+    for name, needed in ((settings.score.topic, [WRITE]), (settings.score_state_topic, [WRITE, READ])):
+        if patient.topic(name) is None:
             may_create(patient, name)
-            continue
-        missing = " and ".join(sorted(operation.name for operation in needed - found.allowed))
-        if missing:
-            return failed(f"no {missing} on topic {name}", f"grant {missing} on topic {name} to this user")
+        elif lacking := lacks(patient, name, *needed):
+            return lacking
     joined = may_join(patient, settings.score_group)
     if joined.verdict is Verdict.FAILED or settings.score.delivery != "transactional":
         return joined

@@ -1,4 +1,4 @@
-"""The checkpoint store: is it reached, does it keep its promises, is there room? What is written is removed again."""
+"""Checks the checkpoint store: connection, contract, free space. All that is written is removed again."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from sfd_stream.errors import StoreError, StoreUnavailableError
 from sfd_stream.storage.contract import key_part
 from sfd_stream.storage.objects import ObjectStore
 from sfd_stream.storage.probe import probe_store
+from sfd_stream.tools.scaling import column_totals
 from sfd_stream.tools.sizing import as_size, stored_bytes
 
 _IN_MEMORY: Final = frozenset({"tmpfs", "ramfs"})
@@ -77,13 +78,13 @@ def room(patient: Patient) -> Finding:
 
 
 def folder_of(patient: Patient) -> Path | None:
-    """Of a store on disk; None for any other."""
+    """The folder of a store on disk; None for any other store."""
     parts = urlsplit(patient.store.url)
     return Path(unquote(parts.path)) if parts.scheme == "file" else None
 
 
 def file_system(folder: Path) -> str:
-    """The kind of the one that holds the folder, or will."""
+    """The type of the file system that holds the folder, or will hold it."""
     where = _there(folder).resolve()
     mounts = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
     points = [(Path(fields[1].encode().decode("unicode_escape")), fields[2]) for fields in mounts]
@@ -97,7 +98,7 @@ def _there(folder: Path) -> Path:
 
 @contextlib.contextmanager
 def swept(folder: Path | None) -> Iterator[None]:
-    """Folders that come into being meanwhile are removed again, if nobody put anything into them."""
+    """Removes the folders that were created in the block, if they are empty."""
     made = [] if folder is None else [each for each in (folder / "probe", folder, *folder.parents) if not each.exists()]
     try:
         yield
@@ -108,56 +109,68 @@ def swept(folder: Path | None) -> Iterator[None]:
 
 
 CLOCK_S: Final = 5.0
-"""Clocks may differ by this much and nobody cares."""
+"""Clocks may differ by this much without a warning."""
 _WHOLE_S: Final = 1.0
-"""Stores tell times in whole seconds."""
+"""Stores report times in whole seconds."""
 _REMEDY: Final = "set both by NTP: ages, alerts, tokens and certificates go by the clock"
 
 
 def clock(patient: Patient) -> Finding:
-    """What an object store says of something written just now is of now, and nothing that others wrote is of later."""
+    """An object written now has about our time in the store, and no record or checkpoint of others has a later time."""
     ahead_s = _store_ahead_s(patient)
     if ahead_s is not None and abs(ahead_s) > CLOCK_S:
         which = "behind" if ahead_s > 0 else "ahead of"
         return warning(f"this machine's clock is {abs(ahead_s):,.0f} s {which} that of {patient.store.url}", _REMEDY)
-    now, seen = patient.wall_clock(), _written_by_others(patient)
-    name, at = max(seen.items(), key=lambda item: item[1], default=("", now))
+    now, times = patient.wall_clock(), _written_by_others(patient)
+    name, at = max(times.items(), key=lambda item: item[1], default=("", now))
     if at > now + CLOCK_S:
         return warning(
             f"{name} has a time {at - now:,.0f} s in the future: this machine's clock or the writer's is wrong", _REMEDY
         )
     if ahead_s is not None:
         return good(f"this machine's clock and that of {patient.store.url} agree")
-    if not seen:
+    if not times:
         return skipped("no record and no checkpoint to compare with")
     return good(
-        f"no record or checkpoint of others has a time in the future ({len(seen)} compared); this does not show whether"
-        " this machine's clock is ahead"
+        f"no record or checkpoint of others has a time in the future ({len(times)} compared); this does not show"
+        " whether this machine's clock is ahead"
     )
 
 
 def _written_by_others(patient: Patient) -> dict[str, float]:
-    record = newest_record(patient, 0)
-    seen = {} if record is None else {f"the newest record of {record.topic()}/0": record.timestamp()[1] / 1000}
+    record = newest_record(patient)
+    times = {} if record is None else {f"the newest record of {record.topic()}/0": record.timestamp()[1] / 1000}
     for partition, manifest in newest_manifests(patient).items():
-        seen[f"the newest checkpoint of partition {partition}"] = manifest.written_at_s
-    return seen
+        times[f"the newest checkpoint of partition {partition}"] = manifest.written_at_s
+    return times
 
 
 def _store_ahead_s(patient: Patient) -> float | None:
-    """By how much the clock of an object store is ahead of ours; None where that can't be told."""
+    """How far the clock of an object store is ahead of ours; None if that is unknown."""
     store, key = patient.store, f"probe/{uuid.uuid4().hex}"
     if not isinstance(store, ObjectStore):
         return None
-    with contextlib.suppress(StoreError):  # without the right to write: another check says so
+    with contextlib.suppress(StoreError):  # without the right to write: another check reports it
         began = patient.wall_clock()
         try:
             store.put(key, b"what time is it?")
-            ended, told = patient.wall_clock(), store.written_at_s(key)
+            ended, stored_s = patient.wall_clock(), store.written_at_s(key)
         finally:
             store.delete(key)
-        return min(told + _WHOLE_S - began, 0.0) or max(told - ended, 0.0)
+        return min(stored_s + _WHOLE_S - began, 0.0) or max(stored_s - ended, 0.0)
     return None
+
+
+def scaling(patient: Patient) -> Finding:
+    settings = patient.settings
+    if not settings.sketch.column_squares:
+        return skipped("sketch.column_squares is off")
+    found = column_totals(patient.store, settings.group, settings.input.topic, patient.timeout_s)
+    if found is None:
+        return skipped("no checkpoint has sums of squares yet")
+    if lines := found.advice():
+        return warning("; ".join(lines), "scale columns before they are sent, or by input.features")
+    return good("no column dominates the rows sketched")
 
 
 def checks() -> Iterator[Check]:
@@ -166,3 +179,4 @@ def checks() -> Iterator[Check]:
     yield Check("fsync", durable, "use another disk", after=("conditional create",))
     yield Check("free space", room, "check the disk", after=("store",))
     yield Check("clock", clock, "check the topic's leaders", after=("right to read", "store"))
+    yield Check("scaling", scaling, '"sfd-stream checkpoint verify" checks the stored states', after=("store",))

@@ -1,4 +1,4 @@
-"""The topics: do they exist, is nothing lost in them, does everything fit, do the settings make rows of the records?"""
+"""Checks the topics: existence, replication, retention, message sizes, and whether the records become rows."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from sfd_stream.doctor.context import Patient, Topic, newest_manifests
 from sfd_stream.doctor.permissions import checks as right_checks
 from sfd_stream.errors import RefusedStateError, StoreError
 from sfd_stream.kafka.admin import Admin
-from sfd_stream.tools.inspect import partitions_in
+from sfd_stream.tools.inspect import places_in
 from sfd_stream.tools.sizing import as_size, snapshot_bytes
 from sfd_stream.tools.topics import ROOM_BYTES
 
 _WORRY: Final = 0.5
-"""Of the retention: a checkpoint older than that, with rows after it, is somebody's to look at."""
+"""Share of the retention time. An older checkpoint with unread rows after it gives a warning."""
 _MAKE: Final = '"sfd-stream topics --partitions N" creates all that the settings name'
-_UNSEEN: Final = "its settings can't be read: grant DESCRIBE_CONFIGS on it for this check"
+_NOT_READABLE: Final = "its settings can't be read: grant DESCRIBE_CONFIGS on it for this check"
 
 
 def exists(patient: Patient) -> Finding:
@@ -34,7 +34,7 @@ def exists(patient: Patient) -> Finding:
 
 
 def partitions(patient: Patient) -> Finding:
-    """As many as checkpoints know, with room in memory; each write to the others is acknowledged by enough replicas."""
+    """The number of partitions fits the checkpoints and the memory, and every written topic has enough replicas."""
     found = patient.topic(patient.settings.input.topic)
     assert found is not None, "checked before"
     count = len(found.partitions)
@@ -61,9 +61,10 @@ def partitions(patient: Patient) -> Finding:
 
 def _partitions_stored(patient: Patient) -> list[int]:
     try:
-        return partitions_in(patient.store, patient.settings.group, patient.settings.input.topic)
+        places = places_in(patient.store, patient.settings.group, patient.settings.input.topic)
     except StoreError:
-        return []  # the store has a check of its own
+        return []  # another check reports the store
+    return [place.partition for place in places]
 
 
 def _lacks_replicas(topic: Topic) -> str | None:
@@ -82,12 +83,13 @@ def message_size(patient: Patient) -> Finding:
     if topic is None:
         return skipped("no topic of snapshots yet" if snapshot.topic else "no snapshot.topic")
     if topic.config is None:
-        return skipped(f"topic {topic.name}: {_UNSEEN}")
+        return skipped(f"topic {topic.name}: {_NOT_READABLE}")
     ell, d = patient.settings.sketch.ell, patient.shape.d_most
-    whole = snapshot_bytes(ell, d, dtype=snapshot.dtype, column_sums=snapshot.column_sums)
+    sums = {"column_sums": snapshot.column_sums, "column_squares": patient.settings.sketch.column_squares}
+    whole = snapshot_bytes(ell, d, dtype=snapshot.dtype, **sums)
     given = patient.settings.input
     named = given.columns == "hashed" and given.keep_names and snapshot.column_names
-    # What is too large for a message once was small enough, while the sketch had few rows; and names have any length.
+    # A snapshot that is too large now was small enough while the sketch had few rows; and names have any length.
     most = snapshot.inline_max_bytes if named else min(whole, snapshot.inline_max_bytes)
     message = most + ROOM_BYTES
     size = f"{as_size(whole)}{' and its names' * named}"
@@ -110,12 +112,12 @@ def compaction(patient: Patient) -> Finding:
 
 
 def compacted(patient: Patient, name: str, *, made_by: str, holds: str) -> Finding:
-    """Whether a topic keeps the newest message of each key. It `holds` one thing for each partition of the input."""
+    """Whether a topic keeps the newest message of each key. It `holds` one message for each input partition."""
     topic = patient.topic(name)
     if topic is None:
         return skipped(f"sfd-stream {made_by} creates it compacted")
     if topic.config is None:
-        return skipped(f"topic {name}: {_UNSEEN}")
+        return skipped(f"topic {name}: {_NOT_READABLE}")
     policy = topic.config["cleanup.policy"]
     if "compact" not in policy.split(","):
         return warning(
@@ -126,7 +128,7 @@ def compacted(patient: Patient, name: str, *, made_by: str, holds: str) -> Findi
 
 
 def retention(patient: Patient) -> Finding:
-    """Has the log what the checkpoints have not read yet, and would it still after a worker's longest absence?"""
+    """The log still has all rows after the checkpoints, and would have them after the longest outage of a worker."""
     topic = patient.topic(patient.settings.input.topic)
     assert topic is not None, "checked before"
     unread = _unread(patient, topic)
@@ -137,7 +139,7 @@ def retention(patient: Patient) -> Finding:
             RefusedStateError,
         )
     if topic.config is None:
-        return skipped(f"topic {topic.name}: {_UNSEEN}")
+        return skipped(f"topic {topic.name}: {_NOT_READABLE}")
     kept_ms = int(topic.config["retention.ms"])
     oldest = max(unread, key=lambda each: each.age_s, default=None)
     if oldest is not None and kept_ms >= 0 and oldest.age_s > _WORRY * kept_ms / 1000:
@@ -165,7 +167,7 @@ def retention(patient: Patient) -> Finding:
 
 @dataclass(frozen=True, slots=True)
 class _Unread:
-    """A partition whose log goes on after its newest checkpoint, or no longer reaches back to it."""
+    """A partition whose log has rows after its newest checkpoint, or no longer reaches back to it."""
 
     place: str
     next_offset: int

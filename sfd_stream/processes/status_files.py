@@ -17,10 +17,10 @@ from typing import Any
 
 from sfd_stream.observe import metrics as m
 from sfd_stream.observe.logs import Log
-from sfd_stream.observe.registry import CONTENT_TYPE, exposition, resident_bytes
+from sfd_stream.observe.registry import CONTENT_TYPE
 from sfd_stream.observe.routes import SHARED_S, page_of, stuck_words
 from sfd_stream.observe.server import Response, Route, Shared
-from sfd_stream.observe.status import SCHEMA, as_json
+from sfd_stream.observe.status import SCHEMA
 from sfd_stream.observe.worker_status import Watch
 
 WRITE_EVERY_S = 1.0
@@ -36,7 +36,7 @@ UNMERGED = "each worker shows its own partitions; sfd-stream watch shows the mer
 
 @contextmanager
 def written(folder: Path, watch: Watch, clock: Callable[[], float], log: Log) -> Iterator[None]:
-    """Writes the files of this worker once a second, on a thread of its own, until the block ends."""
+    """Writes the files of this worker once a second, on a separate thread, until the block ends."""
     over = threading.Event()
 
     def keep_writing() -> None:
@@ -59,15 +59,15 @@ def written(folder: Path, watch: Watch, clock: Callable[[], float], log: Log) ->
 
 def write(folder: Path, watch: Watch, now_s: float) -> None:
     """`now_s` is of the system's monotonic clock, which all processes of the machine share."""
-    _replace(folder / METRICS, exposition(watch.meter, watch.status, watch.idle_s))
-    _replace(folder / STATUS, as_json([watch.status], [watch.idle_s], resident_bytes(), written_s=now_s))
+    _replace(folder / METRICS, watch.exposition())
+    _replace(folder / STATUS, watch.status_json(written_s=now_s))
 
 
 def _replace(path: Path, content: bytes) -> None:
     path.parent.mkdir(exist_ok=True)
-    beside = path.with_suffix(".new")
-    beside.write_bytes(content)
-    beside.replace(path)
+    partial = path.with_suffix(".new")
+    partial.write_bytes(content)
+    partial.replace(path)
 
 
 # In the supervisor
@@ -81,7 +81,7 @@ def remove(folder: Path) -> None:
 
 @dataclass(frozen=True)
 class WorkerFiles:
-    """What a worker wrote last, and how long ago."""
+    """The newest files of a worker, and their age."""
 
     status: dict[str, Any]
     metrics: str
@@ -100,7 +100,7 @@ class WorkerFiles:
 
 @dataclass
 class WorkerStatuses:
-    """`folders` by the worker's name; `labels` are those that all of them share."""
+    """`folders` by worker name; `labels` are common to all workers."""
 
     folders: Mapping[str, Path]
     labels: Mapping[str, str]
@@ -131,7 +131,7 @@ class WorkerStatuses:
         return Response(200, "application/json", json.dumps(whole, separators=(",", ":")).encode())
 
     async def health(self) -> Response:
-        """Fails for a loop that does not turn, also in a stopped process, and for a worker that does not come up."""
+        """Fails if the loop of a worker does not turn, also in a stopped process, or if a worker does not start."""
         found, now_s = self._read_all(), self.clock()
         stuck = [
             f"worker {name}: {stuck_words(one.status['loop_idle_s'])}"
@@ -168,7 +168,7 @@ class WorkerStatuses:
 
 
 def merged(texts: list[str]) -> bytes:
-    """Several expositions as one: each family once, with the samples of all."""
+    """Several expositions as one: each family once, with the samples of all workers."""
     families: dict[str, list[str]] = {}
     heads: dict[str, str] = {}
     for text in texts:

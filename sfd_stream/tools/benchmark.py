@@ -1,6 +1,6 @@
-"""How fast this machine is for a shape: rows into the sketch, messages into rows, and a store's answers.
+"""Measures this machine for a given shape: sketching rows, decoding messages, and the latency of a store.
 
-Everything is made up here from a seed and measured by the clock that is given; nothing is left in the store.
+The data are generated from a seed, the caller passes the clock, and the store is left empty.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from sfd_stream.wire.rows.decode import decode
 
 FORMS: Final[tuple[Format, ...]] = ("list", "packed", "blocks")
 ROWS_PER_MESSAGE: Final = 100
-"""Of the blocks format."""
+"""Rows per message of the format blocks."""
 
 CALIBRATED_D: Final = 2_000
 CALIBRATED_ELL: Final = 100
-"""No larger shape is tried for a quick calibration; time for a non-zero is linear in ell and flat in d."""
+"""The largest shape that a quick calibration measures. The time per non-zero is linear in ell and independent of d."""
 
 _BATCH: Final = 1_000
 _SAMPLE: Final = 8_192
 _ENTRIES_MAX: Final = 4_000_000
-"""Of the sample: rows beyond are the same again."""
+"""Maximum number of entries in the sample. More rows repeat the sample."""
 
 Clock = Callable[[], float]
 
@@ -53,7 +53,7 @@ class Rate:
 
 
 def sketch_rate(parameters: Parameters, z: int, budget_s: float, clock: Clock) -> Rate:
-    """Rows of z non-zeros into a sketch for at least `budget_s`, every shrink and a last look included."""
+    """Sketches rows of z non-zeros for at least `budget_s`. The time includes every shrink and one final sketch."""
     blocks = list(_blocks(parameters.d, z))
     builder = SketchBuilder(parameters)
     began, rows = clock(), 0
@@ -66,8 +66,8 @@ def sketch_rate(parameters: Parameters, z: int, budget_s: float, clock: Clock) -
     return Rate(rows, clock() - began, rows * z)
 
 
-def look_s(parameters: Parameters, z: int, clock: Clock) -> float:
-    """What a look at a sketch costs while a batch of rows waits, as a snapshot does."""
+def sketch_s(parameters: Parameters, z: int, clock: Clock) -> float:
+    """The time to compute a sketch from a state with a block of rows in its buffer, as for a snapshot."""
     builder = SketchBuilder(parameters)
     builder.absorb(next(_blocks(parameters.d, z)))
     began = clock()
@@ -76,7 +76,7 @@ def look_s(parameters: Parameters, z: int, clock: Clock) -> float:
 
 
 def decode_rate(form: Format, d: int, z: int, budget_s: float, clock: Clock) -> Rate:
-    """Batches as a poll would bring them."""
+    """Decodes batches of the size that a poll returns."""
     rows = max(1, min(_BATCH, _ENTRIES_MAX // max(z, 1)))
     matrices = paper_synthetic_blocks(rows, d, z)
     messages = [each.value for each in matrix_messages(matrices, form=form, rows_per_message=ROWS_PER_MESSAGE)]
@@ -87,9 +87,9 @@ def decode_rate(form: Format, d: int, z: int, budget_s: float, clock: Clock) -> 
 
 
 def calibrated(parameters: Parameters, z: int, budget_s: float, clock: Clock) -> tuple[float, float]:
-    """(seconds a row, seconds a look) of the sketch, measured on a smaller shape if this one is large.
+    """(seconds per row, seconds per sketch), measured on a smaller shape if this one is large.
 
-    The smaller shape has the same ratio of buffer to sketch, on which the cost of a non-zero beside ell depends.
+    The smaller shape has the same ratio of buffer to sketch: besides ell, the cost of a non-zero depends on it.
     """
     d, ell = min(parameters.d, CALIBRATED_D), min(parameters.ell, CALIBRATED_ELL)
     entries = parameters.capacity(parameters.ell).entries or ell * d
@@ -98,12 +98,12 @@ def calibrated(parameters: Parameters, z: int, budget_s: float, clock: Clock) ->
     small_z = min(z, d)
     rate = sketch_rate(small, small_z, budget_s, clock)
     growth = (parameters.ell / ell) * ((z + 1) / (small_z + 1))
-    look_growth = (parameters.ell / ell) ** 2 * (parameters.d / d)
-    return growth / rate.rows_per_s, look_growth * look_s(small, small_z, clock)
+    sketch_growth = (parameters.ell / ell) ** 2 * (parameters.d / d)
+    return growth / rate.rows_per_s, sketch_growth * sketch_s(small, small_z, clock)
 
 
 def store_latencies(store: Store, sizes: dict[str, int], times: int, clock: Clock) -> dict[str, dict[str, list[float]]]:
-    """By name of a size, then by verb: the seconds that each of some calls took, in ascending order."""
+    """By name of a size, then by operation: the seconds of each call, in ascending order."""
     return {name: _latencies(store, size, times, clock) for name, size in sizes.items()}
 
 

@@ -1,6 +1,6 @@
-"""What the checkpoint store holds for a partition, read without a broker. Nothing is changed.
+"""Reads what the checkpoint store holds for a partition. It needs no broker and changes nothing.
 
-An owner may go on and tidy up while we read: what is found wrong is believed only if it is still there afterwards.
+The owner may write and prune meanwhile. A fault is reported only if the faulty manifest still exists afterwards.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from sfd_stream.errors import FormatError, RefusedStateError
@@ -48,7 +48,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Standing:
-    """All manifests of a partition by number, and the newest one, or why it can't be read."""
+    """The numbers of all manifests of a partition, and the newest manifest or the reason why it can't be read."""
 
     numbers: tuple[int, ...]
     newest: Manifest | Refused | None
@@ -56,7 +56,7 @@ class Standing:
 
 @dataclass(frozen=True)
 class Verification:
-    """What was checked, and what was found wrong."""
+    """The counts of what was checked, and the faults found."""
 
     manifests: int
     blobs: int
@@ -88,7 +88,7 @@ def find(place: Place, number: int | None) -> Steps[Manifest | Refused]:
 
 
 def verify(place: Place) -> Steps[Verification]:
-    """Reads everything: is each checksum right, does each manifest follow the one before, does each state load?"""
+    """Reads all blobs: checks each checksum, that each manifest follows the previous one, and that each state loads."""
     blobs: dict[str, int] = {}
     problems: list[Refused] = []
     before: Manifest | None = None
@@ -96,7 +96,7 @@ def verify(place: Place) -> Steps[Verification]:
     for number in numbers:
         found = yield from _verify_one(place, number)
         if isinstance(found, Refused):
-            if number in (yield from _numbers(place)):  # not just tidied away by its owner
+            if number in (yield from _numbers(place)):  # its owner has not pruned it meanwhile
                 problems.append(found)
             continue
         blobs.update({blob.key: blob.size for blob in found.references})
@@ -128,19 +128,11 @@ def _no_successor(place: Place, manifest: Manifest, wrong: list[str]) -> Refused
 
 
 def stored_shape(stored: Mapping[str, Any]) -> Shape:
-    """The shape that a manifest's state was made with, whatever today's settings say."""
-    d, seed = int(stored["d"]), tuple(int(part) for part in stored["seed"])
-    parameters = Parameters(
-        d=d,
-        ell=int(stored["ell"]),
-        method=stored["method"],
-        failure_probability=stored["failure_probability"],
-        seed=seed,
-        buffer_factor=stored["buffer_factor"],
-        buffer_entries_max=stored["buffer_entries_max"],
-        half_life_rows=stored["half_life_rows"],
-    )
-    return Shape(_stored_columns(stored, d), parameters)
+    """The shape that a manifest's state was made with. Today's settings may differ."""
+    # Manifests of older versions, and those without sums of squares, do not have column_squares.
+    given = {"column_squares": False, **stored, "seed": tuple(int(part) for part in stored["seed"])}
+    parameters = Parameters(**{field.name: given[field.name] for field in fields(Parameters)})
+    return Shape(_stored_columns(stored, int(stored["d"])), parameters)
 
 
 def _stored_columns(stored: Mapping[str, Any], d: int) -> Columns:
@@ -164,28 +156,22 @@ def _numbers(place: Place) -> Steps[list[int]]:
 
 def described(manifest: Manifest) -> dict[str, Any]:
     """A manifest in plain values, with its blobs."""
-    binding = manifest.binding
     return {
-        "number": manifest.number,
-        "epoch": manifest.epoch,
+        **_named(manifest, "number", "epoch"),
         "kind": manifest.kind.value,
         "state_id": [manifest.state_id.epoch, manifest.state_id.number],
-        "group": binding.group,
-        "topic": binding.topic,
-        "partition": binding.partition,
-        "cluster_id": binding.cluster_id,
-        "topic_id": binding.topic_id,
-        "next_offset": manifest.next_offset,
-        "leader_epoch": manifest.leader_epoch,
-        "written_at_s": manifest.written_at_s,
-        "nonce": manifest.nonce,
-        "parent": manifest.parent,
+        **_named(manifest.binding, "group", "topic", "partition", "cluster_id", "topic_id"),
+        **_named(manifest, "next_offset", "leader_epoch", "written_at_s", "nonce", "parent"),
         "counters": dict(manifest.counters),
         "parameters": dict(manifest.parameters),
         "due": _snapshot_id(manifest.due),
         "published": _snapshot_id(manifest.published),
         "blobs": [_described_blob(blob) for blob in unique(manifest.references)],
     }
+
+
+def _named(values: object, *names: str) -> dict[str, Any]:
+    return {name: getattr(values, name) for name in names}
 
 
 def unique(blobs: tuple[BlobRef, ...]) -> list[BlobRef]:
@@ -201,7 +187,7 @@ def rows_in(manifest: Manifest) -> int:
 
 
 def state_words(manifest: Manifest) -> str:
-    """What made the state, and when: a claim copies the state of another manifest."""
+    """What wrote the state: a checkpoint, or a claim, which copies the state of another manifest."""
     if manifest.kind is Kind.CLAIM:
         return f"claim of {manifest.state_id.number}"
     return str(manifest.kind.value)
@@ -235,52 +221,52 @@ class Loaded:
 
 
 def load_newest(prefix: str, where: str, shape: Shape) -> Steps[Loaded | Refused | None]:
-    """The newest state, or None if there is none. Read again if its owner went on and tidied up in between."""
+    """The newest state, or None if there is none. It is read again if its owner has pruned it meanwhile."""
     number = yield from newest_number(prefix)
     while number is not None:
-        found = yield from _load(prefix, number, where, shape)
+        stored = yield from read_state(prefix, number, where=where)
+        if not isinstance(stored, Refused):
+            state, _ = restore(shape, stored.manifest, stored.sketch, stored.buffer)
+            return Loaded(stored.manifest, state)
         newest = yield from newest_number(prefix)
-        if not isinstance(found, Refused) or newest == number:
-            return found
+        if newest == number:
+            return stored
         number = newest
     return None
 
 
-def _load(prefix: str, number: int, where: str, shape: Shape) -> Steps[Loaded | Refused]:
-    stored = yield from read_state(prefix, number, where=where)
-    if isinstance(stored, Refused):
-        return stored
-    state, _ = restore(shape, stored.manifest, stored.sketch, stored.buffer)
-    return Loaded(stored.manifest, state)
+def patient(give_up_s: float) -> Patience:
+    """Waits for an unavailable store as a command does, for up to `give_up_s`."""
+    return Patience(give_up_s, time.monotonic, time.sleep, lambda: random.uniform(0.5, 1))
 
 
-def partitions_in(store: Store, group: str, topic: str) -> list[int]:
+def places_in(store: Store, group: str, topic: str) -> list[Place]:
+    """All partitions of the group and topic that have objects in the store."""
     prefix = f"{key_part(group)}/{key_part(topic)}/"
     parts = {key.removeprefix(prefix).partition("/")[0] for key in store.list(prefix)}
-    return sorted(int(part) for part in parts if part.isdigit())
+    return [Place(group, topic, partition) for partition in sorted(int(part) for part in parts if part.isdigit())]
 
 
-def load_all(store: Store, group: str, topic: str, shape: Callable[[int], Shape]) -> list[Loaded]:
-    """The newest state of every partition that has one."""
-    patience = Patience(60.0, time.monotonic, time.sleep, lambda: random.uniform(0.5, 1))
-    found = []
-    for partition in partitions_in(store, group, topic):
-        steps = load_newest(partition_prefix(group, topic, partition), f"{topic}/{partition}", shape(partition))
-        loaded = run(steps, store, patience)
-        if isinstance(loaded, Refused):
-            raise loaded.error()
-        if loaded is not None:
-            found.append(loaded)
-    return found
+def newest_manifests(store: Store, group: str, topic: str, give_up_s: float) -> dict[Place, Manifest]:
+    """The newest manifest of each partition, except for partitions whose newest manifest can't be read."""
+    found = {place: run(stand(place), store, patient(give_up_s)).newest for place in places_in(store, group, topic)}
+    return {place: newest for place, newest in found.items() if isinstance(newest, Manifest)}
 
 
 def summarise(store: Store, group: str, topic: str, shape: Callable[[int], Shape]) -> dict[int, PartitionSummary]:
-    loaded = load_all(store, group, topic, shape)
-    return {part.manifest.binding.partition: _summary(part.state) for part in loaded}
+    """By partition that has a state."""
+    found = {}
+    for place in places_in(store, group, topic):
+        loaded = run(load_newest(place.prefix, str(place), shape(place.partition)), store, patient(60.0))
+        if isinstance(loaded, Refused):
+            raise loaded.error()
+        if loaded is not None:
+            found[place.partition] = _summary(loaded.state)
+    return found
 
 
 def _summary(state: PartitionState) -> PartitionSummary:
-    """Delta is that of the sketch one would read now, rows still in the buffer included."""
+    """Delta is that of the sketch computed now, with the rows in the buffer."""
     sketch = state.sketch()
     return PartitionSummary(
         sketch.rows, sketch.nnz, state.bad, state.tombstones, state.next_offset, sketch.squared_frobenius, sketch.delta
@@ -288,7 +274,7 @@ def _summary(state: PartitionState) -> PartitionSummary:
 
 
 def as_report(found: dict[int, PartitionSummary], rows_per_s: float) -> dict[str, Any]:
-    """The summary's one JSON object."""
+    """The summary as one JSON object."""
     partitions = {str(p): asdict(summary) for p, summary in sorted(found.items())}
     names = [name for name in PartitionSummary.__dataclass_fields__ if name != "next_offset"]
     total: dict[str, Any] = {name: sum(part[name] for part in partitions.values()) for name in names}

@@ -1,7 +1,7 @@
-"""Rows from files that people have: npz, MatrixMarket, svmlight, CSV triples, lines of text, tables of records.
+"""Reads rows from files: npz, MatrixMarket, svmlight, CSV triples, lines of text, tables of records.
 
-A matrix comes as CSR blocks, canonical and finite, in the file's order of rows; text as bags of words; a record as a
-line of JSON. What is wrong with a file is said with its name and, where there is one, the line.
+A matrix is returned as canonical, finite CSR blocks in the order of the file, a text as bags of words, and a record
+as a line of JSON. Errors name the file and, if there is one, the line.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ KINDS: Final[Mapping[str, tuple[str, ...]]] = {
     "csv": (".csv",),
     "text": (".txt", ".text"),
     "jsonl": (".jsonl", ".ndjson"),
-    "table": (),  # a .csv that is no triples
+    "table": (),  # a .csv file that does not hold triples
     "parquet": (".parquet", ".pq"),
 }
 RECORDS: Final = ("jsonl", "table", "parquet")
@@ -79,14 +79,14 @@ def read_records(path: Path, kind: str) -> Iterator[bytes]:
 
 
 def blocks_of(matrix: Any) -> Iterator[Any]:
-    """A matrix of any sparse format in CSR blocks of at most BLOCK_ROWS rows."""
+    """A matrix of any sparse format as CSR blocks of at most BLOCK_ROWS rows."""
     csr = sp.csr_array(matrix)
     for start in range(0, csr.shape[0], BLOCK_ROWS):
         yield csr[start : start + BLOCK_ROWS]
 
 
 def _guarded(path: Path, read: Callable[[Path], Iterator[T]]) -> Iterator[T]:
-    """What a file does wrong is for the user to fix, not a fault of ours."""
+    """Turns the errors of a faulty file into a SettingsError: the user can fix the file."""
     try:
         yield from read(path)
     except OSError as error:
@@ -117,7 +117,7 @@ def _read_mtx(path: Path) -> Iterator[Any]:
 
 
 def _read_csv(path: Path) -> Iterator[Any]:
-    """Lines of row,column,value, with or without a heading; each distinct row number is a row."""
+    """Lines of row,column,value, with or without a heading. Each distinct row number is one row."""
     with path.open(encoding="utf-8") as lines:
         heading = not _is_number(lines.readline().split(",")[0])
     table = np.loadtxt(path, delimiter=",", ndmin=2, skiprows=int(heading), encoding="utf-8")
@@ -141,7 +141,7 @@ def _is_number(text: str) -> bool:
 
 
 def _read_svmlight(path: Path) -> Iterator[Any]:
-    """Lines of `label index:value ...  # comment`; indices count from 1, the label and qid are left out."""
+    """Lines of `label index:value ...  # comment`. Indices start at 1. Label and qid are ignored."""
     with path.open(encoding="utf-8") as lines:
         numbered = enumerate(lines, start=1)
         while parsed := list(islice(_svmlight_rows(numbered), BLOCK_ROWS)):
@@ -175,13 +175,13 @@ def _stack(rows: list[tuple[list[int], list[float]]]) -> Any:
 
 
 def _read_lines(path: Path) -> Iterator[bytes]:
-    """The lines that are not blank, without their ends."""
+    """The lines that are not blank, without line ends."""
     with path.open("rb") as lines:
         yield from (line.strip() for line in lines if line.strip())
 
 
 def _is_table(path: Path) -> bool:
-    """Whether a CSV file has named fields: a heading, and other than three numbers below it."""
+    """Whether a CSV file has named fields: it has a heading, and its rows are not three numbers."""
     try:
         with path.open(encoding="utf-8-sig", newline="") as lines:
             heading, first = islice((*islice(csv.reader(lines), 2), [], []), 2)
@@ -192,7 +192,7 @@ def _is_table(path: Path) -> bool:
 
 
 def _read_table(path: Path) -> Iterator[bytes]:
-    """Lines of CSV below a heading. A cell is null if it is empty, a number if JSON would write it so, else a text."""
+    """The rows of a CSV file below its heading. An empty cell is null, a cell that is a number in JSON is a number."""
     with path.open(encoding="utf-8-sig", newline="") as lines:
         rows = csv.reader(lines, strict=True)
         names = next(rows, [])
@@ -231,5 +231,5 @@ def _as_json(record: Mapping[str, Any]) -> bytes:
 
 
 def _json_value(value: Any) -> Any:
-    """Of what JSON has no form of: times as texts, decimals as numbers; bytes make no feature and are left out."""
+    """The JSON form of other types: times become texts and decimals numbers. Bytes give no feature and are left out."""
     return None if isinstance(value, bytes) else plain_value(value)

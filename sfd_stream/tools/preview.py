@@ -1,4 +1,4 @@
-"""What `input.features` makes of a sample of records, before anything runs: features, collisions, fields to look at."""
+"""Applies `input.features` to a sample of records before a worker runs: features, collisions, suspicious fields."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from sfd_stream.wire.rows.part import RowLimits
 
 FIRST_ROWS: Final = 3
 DOMINANT_SHARE: Final = 0.2
-"""Of the squared norm of the sample: a feature above it is named."""
+"""A feature with more than this share of the sample's squared norm is reported."""
 ID_SHARE: Final = 0.9
-"""A field of texts with this many distinct values a row is most likely an id or a time."""
+"""A text field with more distinct values per row than this is most likely an id or a time."""
 ID_ROWS: Final = 20
 SHARING_MAX: Final = 0.1
-"""A recommended d leaves no more than this share of the features in a column with another one."""
+"""With the recommended d, at most this share of the features shares a column with another one."""
 D_MAX: Final = 2**20
 _PLACES_MAX: Final = 20
 _DIGITS: Final = re.compile(r"\d+")
 _PATHS_MAX: Final = 10_000
-"""Paths of one record that are compared with those of the settings."""
+"""Maximum number of paths of one record that are compared with the paths of the settings."""
 
 
 @dataclass(frozen=True)
@@ -37,28 +37,28 @@ class Preview:
     messages: int
     rows: int
     first_rows: list[list[dict[str, Any]]]
-    """Of each: name, column and value as it is added to the row."""
+    """By row, then by feature: its name, its column and the value added to the row."""
     features: int
     features_estimated: int
-    """Of the topic, at least: by Chao's estimator, from features that were seen once and twice."""
+    """A lower bound for the whole topic, by Chao's estimator from the features that occurred once and twice."""
     d: int
     sharing: int
     """Features of the sample that share a column with another one."""
     sharing_estimated: float
-    """The share of the topic's features that would."""
+    """The expected share of the topic's features that share a column."""
     d_recommended: int
     dominant: list[dict[str, Any]]
     like_ids: list[dict[str, Any]]
     ignored: dict[str, str]
     unmatched: list[str]
-    """Paths of the settings that no record of the sample has."""
+    """Paths in the settings that occur in no record of the sample."""
     bad: list[dict[str, Any]]
 
     def as_map(self) -> dict[str, Any]:
         return asdict(self)
 
     def warnings(self) -> list[str]:
-        """What a person should look at, as sentences."""
+        """The likely problems, one sentence each."""
         bad = sum(each["messages"] for each in self.bad)
         lines = [] if self.messages else ["there are no messages in the sample"]
         lines += [f"{bad} of {self.messages} messages are bad: {self.bad[0]['words']}"] if bad else []
@@ -80,7 +80,7 @@ class Preview:
 
 @dataclass
 class _Sample:
-    """What is counted while records go by."""
+    """Counters over the records of the sample."""
 
     rows: int = 0
     seen: Counter[str] = field(default_factory=Counter)
@@ -91,7 +91,7 @@ class _Sample:
     first: list[list[tuple[str, float]]] = field(default_factory=list)
     paths: set[str] = field(default_factory=set)
     bad: dict[tuple[str, str], tuple[str, list[int]]] = field(default_factory=dict)
-    """By reason and words without their numbers: the words of the first message, and the messages."""
+    """By reason and text without numbers: the text of the first bad message, and the positions of all."""
 
     def add(self, pairs: list[tuple[str, float]]) -> None:
         self.rows += 1
@@ -108,7 +108,7 @@ class _Sample:
 
 
 def preview(messages: Iterable[bytes], reader: Reader, columns: HashedColumns, limits: RowLimits) -> Preview:
-    """`columns` have the mapping that is looked at. A message is bad if a worker's decoder finds it bad."""
+    """`columns` hold the mapping to check. A message is bad if a worker's decoder refuses it."""
     assert columns.mapping is not None
     sample, count, decoder = _Sample(), 0, RecordDecoder(reader)
     for number, message in enumerate(messages):
@@ -135,7 +135,7 @@ def _take(sample: _Sample, records: list[Mapping[str, Any]], mapping: FeatureMap
 
 
 def _paths(prefix: str, record: Mapping[str, Any]) -> Iterator[str]:
-    """The paths of all fields, those of null and of items of lists too."""
+    """The paths of all fields, including null fields and items of lists."""
     for key, value in record.items():
         path = f"{prefix}{key}"
         yield path
@@ -205,19 +205,19 @@ def _count_of_bad(item: tuple[Any, tuple[str, list[int]]]) -> int:
 
 
 def chao(seen: Mapping[str, int]) -> int:
-    """A lower bound of the distinct features, from those seen once and twice (Chao 1984, bias-corrected)."""
+    """A lower bound of the number of features, from those that occurred once and twice (Chao 1984, bias-corrected)."""
     once = sum(count == 1 for count in seen.values())
     twice = sum(count == 2 for count in seen.values())
     return len(seen) + round(once * (once - 1) / (2 * (twice + 1)))
 
 
 def sharing(features: int, d: int) -> float:
-    """The expected share of features that have company in their column."""
+    """The expected share of features that share their column with another feature."""
     return 1 - (1 - 1 / d) ** max(features - 1, 0)
 
 
 def recommended(features: int) -> int:
-    """The least power of two that leaves few features in company, up to D_MAX."""
+    """The smallest power of two, up to D_MAX, at which few features share a column."""
     d = 2
     while d < D_MAX and sharing(features, d) > SHARING_MAX:
         d *= 2

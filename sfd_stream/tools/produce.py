@@ -1,4 +1,4 @@
-"""Fills a topic with rows: every message is confirmed by the broker, or the whole run fails.
+"""Fills a topic with rows. The run fails unless the broker acknowledges every message.
 
 messages ──► Filler.send ──► librdkafka's queue ──► broker
                                     │ delivery report
@@ -8,30 +8,22 @@ messages ──► Filler.send ──► librdkafka's queue ──► broker
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import asdict, dataclass, fields
+from dataclasses import KW_ONLY, asdict, dataclass, fields
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from confluent_kafka import KafkaError, KafkaException, Message
-
-from sfd_stream.errors import BrokerRefusedError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from sfd_stream.kafka.outage import Outage
-from typing import TYPE_CHECKING
-
 import numpy as np
 import scipy.sparse as sp
+from confluent_kafka import KafkaError, KafkaException, Message
 
-from sfd_stream.errors import RowDecodeError, SettingsError
+from sfd_stream.errors import BrokerRefusedError, RowDecodeError, SettingsError
 from sfd_stream.wire.formats.from_json import read_json
-from sfd_stream.wire.rows.decode import encode_row, encode_rows
+from sfd_stream.wire.rows.encode import encode_row, encode_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
+    from sfd_stream.kafka.outage import Outage
     from sfd_stream.wire.features import FeatureMap
 
 _POLL_S: Final = 0.1
@@ -43,7 +35,7 @@ Keys = Literal["round-robin", "hash"]
 
 @dataclass(slots=True)
 class Counts:
-    """What went into a partition."""
+    """Counts of what was written to a partition."""
 
     rows: int = 0
     nnz: int = 0
@@ -58,7 +50,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class RowMessage:
-    """One message's bytes and what is in them."""
+    """The bytes of one message, and the counts of the rows in it."""
 
     value: bytes
     rows: int
@@ -69,76 +61,69 @@ class RowMessage:
         return Counts(self.rows, self.nnz, 1, len(self.value), self.squared_frobenius)
 
 
+@dataclass(eq=False)
 class Filler:
-    """Sends messages over the partitions of a topic and counts what was confirmed.
+    """Sends messages to the partitions of a topic and counts those that were acknowledged.
 
-    `rate` is in rows a second, None for as fast as it goes; `clock` gives seconds.
+    `rate` is in rows per second; None means without a limit. `clock` returns seconds.
     """
 
-    def __init__(
-        self,
-        producer: Any,
-        topic: str,
-        partitions: int,
-        *,
-        keys: Keys = "round-robin",
-        rate: float | None = None,
-        clock: Callable[[], float],
-        outage: Outage | None = None,
-    ) -> None:
-        self.confirmed = {number: Counts() for number in range(partitions)}
-        self._producer = producer
-        self._topic = topic
-        self._partitions = partitions
-        self._keys = keys
-        self._rate = rate
-        self._clock = clock
+    producer: Any
+    topic: str
+    partitions: int
+    _: KW_ONLY
+    clock: Callable[[], float]
+    keys: Keys = "round-robin"
+    rate: float | None = None
+    outage: Outage | None = None
+
+    def __post_init__(self) -> None:
+        self.confirmed = {number: Counts() for number in range(self.partitions)}
         self._failures: Counter[str] = Counter()
-        self._outage = outage
-        self._answered_at = clock()
+        self._answered_at = self.clock()
 
     def fill(self, messages: Iterable[RowMessage], progress: Callable[[int], None]) -> None:
-        """Send all, then wait for every report; `progress` hears how many rows were handed over."""
-        started, rows = self._clock(), 0
+        """Sends all, then waits for every delivery report. `progress` is called with the number of rows queued."""
+        started, rows = self.clock(), 0
         for number, message in enumerate(messages):
-            self._wait_until(started + rows / self._rate if self._rate else started)
+            self._wait_until(started + rows / self.rate if self.rate else started)
             self._send(number, message)
             self._serve(0)
             rows += message.rows
             progress(rows)
-        while len(self._producer):
+        while len(self.producer):
             self._serve(_POLL_S)
         self._refuse_failures()
 
     def summary(self) -> dict[str, Any]:
-        """The confirmed counts: `{"partitions": {"0": {...}}, "total": {...}}`."""
+        """The acknowledged counts: `{"partitions": {"0": {...}}, "total": {...}}`."""
         total = Counts()
         for counts in self.confirmed.values():
             total.add(counts)
         partitions = {str(number): asdict(self.confirmed[number]) for number in sorted(self.confirmed)}
-        return {"topic": self._topic, "partitions": partitions, "total": asdict(total)}
+        return {"topic": self.topic, "partitions": partitions, "total": asdict(total)}
 
     def _wait_until(self, moment: float) -> None:
-        while (left := moment - self._clock()) > 0:
+        while (left := moment - self.clock()) > 0:
             self._serve(min(left, _POLL_S))
 
     def _serve(self, wait_s: float) -> None:
-        """Takes in delivery reports, and warns while there are none."""
-        self._producer.poll(wait_s)
+        """Processes delivery reports, and warns while none arrive."""
+        self.producer.poll(wait_s)
         self._refuse_failures()
-        silent = len(self._producer) and self._clock() - self._answered_at >= _SILENT_S
-        if silent and self._outage is not None:
-            self._outage.unanswered(self._answered_at, "no delivery report")
+        silent = len(self.producer) and self.clock() - self._answered_at >= _SILENT_S
+        if silent and self.outage is not None:
+            self.outage.unanswered(self._answered_at, "no delivery report")
 
     def _send(self, number: int, message: RowMessage) -> None:
-        place = {"key": str(number).encode()} if self._keys == "hash" else {"partition": number % self._partitions}
+        place = {"key": str(number).encode()} if self.keys == "hash" else {"partition": number % self.partitions}
         report = partial(self._reported, message.counts())
-        if not len(self._producer):
-            self._answered_at = self._clock()
+        if not len(self.producer):
+            self._answered_at = self.clock()
         while True:
             try:
-                self._producer.produce(self._topic, message.value, on_delivery=report, **place)
-            except BufferError:  # the queue is full: let some go first
+                self.producer.produce(self.topic, message.value, on_delivery=report, **place)
+            except BufferError:  # the queue is full: wait until some are sent
                 self._serve(_POLL_S)
             except KafkaException as error:
                 raise BrokerRefusedError(f"message {number} can't be sent: {_reason(error.args[0])}") from error
@@ -146,9 +131,9 @@ class Filler:
                 return
 
     def _reported(self, counts: Counts, error: KafkaError | None, record: Message) -> None:
-        self._answered_at = self._clock()
-        if self._outage is not None and error is None:
-            self._outage.answered()
+        self._answered_at = self.clock()
+        if self.outage is not None and error is None:
+            self.outage.answered()
         if error is None and record.offset() is None:
             self._failures["confirmed without an offset, so it may not be in the log"] += 1
         elif error is None:
@@ -161,13 +146,13 @@ class Filler:
             reason, times = self._failures.most_common(1)[0]
             sent = sum(counts.messages for counts in self.confirmed.values())
             raise BrokerRefusedError(
-                f"{times} messages to {self._topic} were not delivered: {reason}; {sent} were. The topic"
+                f"{times} messages to {self.topic} were not delivered: {reason}; {sent} were. The topic"
                 " holds a part only: fix the cause, then fill a new topic"
             )
 
 
 def _reason(error: KafkaError) -> str:
-    """What the broker or librdkafka says, with a remedy where the usual one is known."""
+    """The error text of the broker or librdkafka, with the usual remedy if one is known."""
     if error.code() in (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE):
         return f"{error.str()} (send fewer rows in a message, or raise kafka.message.max.bytes and the topic's)"
     return error.str()
@@ -177,7 +162,7 @@ Format = Literal["list", "packed", "blocks"]
 
 
 def matrix_messages(blocks: Iterable[Any], *, form: Format, rows_per_message: int) -> Iterator[RowMessage]:
-    """One message a row (list, packed) or one for each `rows_per_message` rows (blocks)."""
+    """One message per row (list, packed), or one per `rows_per_message` rows (blocks)."""
     if form == "blocks":
         for matrix in _regrouped(blocks, rows_per_message):
             values = encode_rows(_narrowed(matrix), packed=True, rows_per_message=rows_per_message)
@@ -188,7 +173,7 @@ def matrix_messages(blocks: Iterable[Any], *, form: Format, rows_per_message: in
 
 
 def bag_messages(bags: Iterable[Mapping[str, int]]) -> Iterator[RowMessage]:
-    """One friendly message a bag, its words as features: for hashed columns."""
+    """One message in the list format per bag, with its words as features, for hashed columns."""
     for bag in bags:
         counts = list(bag.values())
         value = encode_row(list(bag), counts, packed=False)
@@ -196,7 +181,7 @@ def bag_messages(bags: Iterable[Mapping[str, int]]) -> Iterator[RowMessage]:
 
 
 def json_messages(lines: Iterable[bytes], mapping: FeatureMap) -> Iterator[RowMessage]:
-    """One message a line, as it is; counted as a worker with this mapping counts it. A bad record is an error."""
+    """One message per line, unchanged, counted as a worker with this mapping counts it. A bad record is an error."""
     for number, line in enumerate(lines, start=1):
         try:
             rows = [mapping.features_of(record) for record in mapping.records_of(read_json(line))]
@@ -211,7 +196,7 @@ def json_messages(lines: Iterable[bytes], mapping: FeatureMap) -> Iterator[RowMe
 
 
 def _counted(values: Iterable[bytes], matrix: Any, step: int) -> Iterator[RowMessage]:
-    """Each message with the counts of the `step` rows that are in it."""
+    """Each message with the counts of its `step` rows."""
     squares = _row_squares(matrix)
     for value, start in zip(values, range(0, matrix.shape[0], step), strict=True):
         stop = min(start + step, matrix.shape[0])
@@ -233,7 +218,7 @@ def _regrouped(blocks: Iterable[Any], rows_per_message: int) -> Iterator[Any]:
 
 
 def _stacked(above: Any, below: Any) -> Any:
-    """Files without a width give blocks that are as wide as their largest index."""
+    """One block of both. Blocks from files without a width are as wide as their largest index, so widths may differ."""
     width = max(above.shape[1], below.shape[1])
     above.resize(above.shape[0], width)
     below.resize(below.shape[0], width)
@@ -241,7 +226,7 @@ def _stacked(above: Any, below: Any) -> Any:
 
 
 def _narrowed(matrix: Any) -> Any:
-    """As float32 where that loses nothing: half the bytes of counts and signs."""
+    """The matrix as float32 if no value changes. Counts and signs then take half the bytes."""
     narrow = matrix.astype(np.float32)
     return narrow if np.array_equal(narrow.data, matrix.data) else matrix
 

@@ -1,4 +1,4 @@
-"""What a person does to a partition's state in a real store: go back, start again, prune. Nothing is rewritten."""
+"""Manual repairs of a partition's state in a store: roll back, reset, prune. No manifest is rewritten."""
 
 from __future__ import annotations
 
@@ -20,38 +20,38 @@ from sfd_stream.tools.inspect import Place
 T = TypeVar("T")
 
 TRIES = 5
-"""An active owner may fill the slot first: this many attempts are made, each after the newest manifest."""
+"""Maximum number of attempts. An active owner may fill the slot first; each attempt follows the newest manifest."""
 
 
 @dataclass(frozen=True)
-class Workbench:
-    """A store, and how to work on it."""
+class StoreSession:
+    """A store, with the retries and the clock of manual repairs."""
 
     store: Store
     patience: Patience
     wall_clock: Callable[[], float]
 
     def run(self, steps: Steps[T | Refused]) -> T:
-        """The outcome; a refusal is raised."""
+        """The outcome of the steps. A refusal is raised."""
         outcome = run(steps, self.store, self.patience)
         if isinstance(outcome, Refused):
             raise outcome.error()
         return outcome
 
     def rollback_target(self, place: Place) -> Manifest:
-        """The manifest that `roll_back` would go back to if none is named."""
+        """The manifest that `roll_back` goes back to if no number is given."""
         return self.run(rollback_target(self._mark(place)))
 
     def roll_back(self, place: Place, to: int) -> Manifest:
-        """A new manifest of the state of manifest `to`."""
+        """Writes a new manifest with the state of manifest `to`."""
         return self._append(place, lambda mark: rollback(mark, to=to))
 
     def reset(self, place: Place, start: ResetPoint, *, keep_sketch: bool) -> Manifest:
-        """A new manifest that reads from `start`."""
+        """Writes a new manifest that reads from `start`."""
         return self._append(place, lambda mark: reset(mark, start, keep_sketch=keep_sketch))
 
     def prune(self, place: Place, keep: int) -> Removed:
-        """Removes what none of the newest `keep` states needs."""
+        """Removes all blobs that none of the newest `keep` states needs."""
         outcome = self.run(retain(place.prefix, keep=keep, where=str(place)))
         assert isinstance(outcome, Removed), "only an owner can be fenced"
         return outcome

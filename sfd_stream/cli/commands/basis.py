@@ -1,4 +1,4 @@
-"""`sfd-stream basis pin|list|show`: sketches that stay as they are, for rows to be scored by."""
+"""`sfd-stream basis pin|list|show`: pinned sketches that do not change, as the basis of scores."""
 
 # Annotations are evaluated: typer reads them.
 import time
@@ -14,21 +14,13 @@ if TYPE_CHECKING:
     from sfd_stream.config.model import Settings
     from sfd_stream.score.pinned import Pinned, PinnedBases
 
-_HELP = """\
+HELP = """\
 Pin the newest sketch as a basis for scores, and list pinned bases. They are in the checkpoint store.
 
 Example: [bold]sfd-stream basis pin --config settings.yaml[/bold]
 """
 
 IdArgument = Annotated[str, typer.Argument(metavar="ID", help='The id of a pinned basis; "list" prints them.')]
-
-
-def app() -> typer.Typer:
-    group = typer.Typer(help=_HELP, rich_markup_mode="rich")
-    group.command("pin")(pin)
-    group.command("list")(list_bases)
-    group.command("show")(show)
-    return group
 
 
 def pin(config: ConfigOption = None, overrides: SetOption = None, as_json: JsonOption = False) -> None:
@@ -98,3 +90,6 @@ def pinned_bases_of(settings: "Settings") -> "PinnedBases":
 
     limit = settings.snapshot.read_max_bytes
     return PinnedBases(store_of(settings), settings.group, settings.input.topic, limit)
+
+
+COMMANDS = {"pin": pin, "list": list_bases, "show": show}

@@ -69,7 +69,7 @@ def _opened(url: str | None, options: list[str]) -> "Iterator[Store]":
     from pathlib import Path
 
     from sfd_stream.errors import SettingsError
-    from sfd_stream.storage import open_store
+    from sfd_stream.storage.open import open_store
 
     wrong = next((option for option in options if "=" not in option), None)
     if wrong is not None:

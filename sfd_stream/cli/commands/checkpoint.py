@@ -1,34 +1,26 @@
-"""`sfd-stream checkpoint ls|show|verify`: what the store holds, read without a broker. Its repairs are beside it."""
+"""`sfd-stream checkpoint ls|show|verify`: reads the store without a broker. Repairs are in `checkpoint_repair`."""
 
 # Annotations are evaluated: typer reads them.
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sfd_stream.cli.commands import checkpoint_repair
+from sfd_stream.cli.commands.checkpoint_repair import prune, reset, rollback
 from sfd_stream.cli.options import ConfigOption, JsonOption, SetOption, settings_from
 from sfd_stream.cli.output import print_json, print_table, print_text
-from sfd_stream.cli.partition_options import PlaceArgument, place_of, places_of, short_age, workbench_of
+from sfd_stream.cli.partition_options import PlaceArgument, place_of, places_of, short_age, store_session_of
 from sfd_stream.errors import RefusedStateError
 
 if TYPE_CHECKING:
     from sfd_stream.tools.inspect import Place, Standing, Verification
 
-_HELP = """\
+HELP = """\
 List, verify and repair checkpoints. T/P is topic/partition, or only the partition of input.topic.
 
 Example: [bold]sfd-stream checkpoint ls --config settings.yaml[/bold]
 """
-
-
-def app() -> typer.Typer:
-    group = typer.Typer(help=_HELP, rich_markup_mode="rich")
-    group.command("ls")(ls)
-    group.command("show")(show)
-    group.command("verify")(verify)
-    checkpoint_repair.register(group)
-    return group
 
 
 def ls(config: ConfigOption = None, overrides: SetOption = None, as_json: JsonOption = False) -> None:
@@ -39,30 +31,25 @@ def ls(config: ConfigOption = None, overrides: SetOption = None, as_json: JsonOp
     from sfd_stream.tools.inspect import stand
 
     settings = settings_from(config, overrides).settings
-    bench = workbench_of(settings)
-    now_s = bench.wall_clock()
-    lines = [_line(place, bench.run(stand(place)), now_s) for place in places_of(settings, bench.store)]
+    session = store_session_of(settings)
+    now_s = session.wall_clock()
+    lines = [_line(place, session.run(stand(place)), now_s) for place in places_of(settings, session.store)]
     if as_json:
         print_json({"partitions": {str(line["partition"]): line for line in lines}})
     elif lines:
-        print_table(
-            ("partition", "number", "epoch", "state", "rows", "next offset", "bytes", "age"),
-            [
-                (
-                    f"{settings.input.topic}/{line['partition']}",
-                    line["number"],
-                    "" if line["epoch"] is None else line["epoch"],
-                    line["state"],
-                    "" if line["rows"] is None else line["rows"],
-                    "" if line["next_offset"] is None else line["next_offset"],
-                    "" if line["bytes"] is None else line["bytes"],
-                    "" if line["age_s"] is None else short_age(line["age_s"]),
-                )
-                for line in lines
-            ],
-        )
+        names = ("number", "epoch", "state", "rows", "next_offset", "bytes", "age")
+        header = ("partition", *(name.replace("_", " ") for name in names))
+        print_table(header, [(f"{settings.input.topic}/{line['partition']}", *_cells(line, names)) for line in lines])
     else:
         print_text(f"there is no checkpoint of {settings.input.topic} for group {settings.group} in the store")
+
+
+def _cells(line: dict[str, Any], names: Sequence[str]) -> list[Any]:
+    """The values in the order of `names`; those that are not known are empty."""
+    known = {name: value for name, value in line.items() if value is not None}
+    if "age_s" in known:
+        known["age"] = short_age(known["age_s"])
+    return [known.get(name, "") for name in names]
 
 
 def _line(place: "Place", standing: "Standing", now_s: float) -> dict[str, Any]:
@@ -104,7 +91,7 @@ def show(
     from sfd_stream.tools.inspect import described, find
 
     settings = settings_from(config, overrides).settings
-    found = described(workbench_of(settings).run(find(place_of(settings, place), number)))
+    found = described(store_session_of(settings).run(find(place_of(settings, place), number)))
     if as_json:
         print_json(found)
         return
@@ -138,9 +125,9 @@ def verify(
     from sfd_stream.tools.inspect import verify as verify_steps
 
     settings = settings_from(config, overrides).settings
-    bench = workbench_of(settings)
-    places = places_of(settings, bench.store) if place is None else [place_of(settings, place)]
-    verdicts = {each: bench.run(verify_steps(each)) for each in places}
+    session = store_session_of(settings)
+    places = places_of(settings, session.store) if place is None else [place_of(settings, place)]
+    verdicts = {each: session.run(verify_steps(each)) for each in places}
     if place is not None and not verdicts[places[0]].manifests:
         raise RefusedStateError(f'there is no checkpoint of {places[0]}; "sfd-stream checkpoint ls" lists what exists')
     if as_json:
@@ -171,3 +158,6 @@ def _print_verdicts(verdicts: "dict[Place, Verification]") -> None:
             print_text(f"  {problem.why}; {problem.remedy}")
     if not verdicts:
         print_text("there is nothing to verify")
+
+
+COMMANDS = {"ls": ls, "show": show, "verify": verify, "rollback": rollback, "reset": reset, "prune": prune}

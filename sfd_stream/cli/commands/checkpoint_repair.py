@@ -1,6 +1,6 @@
-"""`sfd-stream checkpoint rollback|reset|prune`: what changes the store. Each says what will happen before it asks.
+"""`sfd-stream checkpoint rollback|reset|prune`: changes the store. Each prints what it will do before it asks.
 
-Nothing is rewritten: a repair is one more manifest, of a higher epoch; a running owner is fenced, and takes it up.
+No manifest is rewritten. A repair is a further manifest with a higher epoch: a running owner is fenced and restores it.
 """
 
 # Annotations are evaluated: typer reads them.
@@ -11,7 +11,7 @@ import typer
 
 from sfd_stream.cli.options import ConfigOption, JsonOption, SetOption, settings_from
 from sfd_stream.cli.output import print_json, print_table, print_text
-from sfd_stream.cli.partition_options import PlaceArgument, place_of, places_of, workbench_of
+from sfd_stream.cli.partition_options import PlaceArgument, place_of, places_of, store_session_of
 from sfd_stream.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -22,15 +22,9 @@ if TYPE_CHECKING:
 
 BROKER_TIMEOUT_S = 15.0
 _DECLINED = 130
-"""As if it had been ended by Ctrl-C at the question."""
+"""The same exit code as Ctrl-C at the question."""
 
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
-
-
-def register(group: typer.Typer) -> None:
-    group.command("rollback")(rollback)
-    group.command("reset")(reset)
-    group.command("prune")(prune)
 
 
 def rollback(
@@ -51,15 +45,15 @@ def rollback(
     from sfd_stream.tools.inspect import find, rows_in, stand
 
     settings = settings_from(config, overrides).settings
-    bench, where = workbench_of(settings), place_of(settings, place)
-    target = bench.rollback_target(where) if to is None else bench.run(find(where, to))
-    standing = bench.run(stand(where))
+    session, where = store_session_of(settings), place_of(settings, place)
+    target = session.rollback_target(where) if to is None else session.run(find(where, to))
+    standing = session.run(stand(where))
     _confirm(
         f"{where} goes back {_from(standing)}to the state of checkpoint {target.number}: "
         f"{rows_in(target):,} rows, next offset {target.next_offset:,}. What came after is read again from the topic.",
         yes=yes,
     )
-    _say_done(where, bench.roll_back(where, target.number), as_json=as_json)
+    _print_done(where, session.roll_back(where, target.number), as_json=as_json)
 
 
 def reset(
@@ -85,11 +79,11 @@ def reset(
     from sfd_stream.tools.inspect import stand
 
     settings = settings_from(config, overrides).settings
-    bench, where = workbench_of(settings), place_of(settings, place)
-    standing = bench.run(stand(where))
+    session, where = store_session_of(settings), place_of(settings, place)
+    standing = session.run(stand(where))
     start = _start_of(settings, where, to, standing)
     _confirm(_reset_words(where, standing, start, keep_sketch=keep_sketch), yes=yes)
-    _say_done(where, bench.reset(where, start, keep_sketch=keep_sketch), as_json=as_json)
+    _print_done(where, session.reset(where, start, keep_sketch=keep_sketch), as_json=as_json)
 
 
 def prune(config: ConfigOption = None, overrides: SetOption = None, as_json: JsonOption = False) -> None:
@@ -100,9 +94,9 @@ def prune(config: ConfigOption = None, overrides: SetOption = None, as_json: Jso
     from sfd_stream.storage.disk import DiskStore
 
     settings = settings_from(config, overrides).settings
-    bench = workbench_of(settings)
-    removed = {where: bench.prune(where, settings.checkpoint.keep) for where in places_of(settings, bench.store)}
-    stale = bench.store.remove_stale() if isinstance(bench.store, DiskStore) else 0
+    session = store_session_of(settings)
+    removed = {where: session.prune(where, settings.checkpoint.keep) for where in places_of(settings, session.store)}
+    stale = session.store.remove_stale() if isinstance(session.store, DiskStore) else 0
     if as_json:
         counts = {str(where.partition): vars(count) for where, count in removed.items()}
         print_json({"partitions": counts, "stale_files": stale})
@@ -119,13 +113,13 @@ def prune(config: ConfigOption = None, overrides: SetOption = None, as_json: Jso
 
 
 def _start_of(settings: "Settings", place: "Place", to: str, standing: "Standing") -> "ResetPoint":
-    """An offset is taken as it is; for `earliest` and `latest` the broker is asked, and the topic's id is pinned."""
+    """An offset is used as given. For `earliest` and `latest` the broker is asked, and the topic's id is recorded."""
     from sfd_stream.cli.build import shape_of
     from sfd_stream.state.manifest import Binding
     from sfd_stream.state.repair import ResetPoint
 
     if to.isascii() and to.isdigit():
-        binding = Binding(None, None, place.group, place.topic, place.partition)  # the next claim fills the ids in
+        binding = Binding(None, None, place.group, place.topic, place.partition)  # the next claim adds the ids
         offset = int(to)
     elif to in {"earliest", "latest"}:
         binding, low, high = _ask_broker(settings, place)
@@ -154,10 +148,10 @@ def _ask_broker(settings: "Settings", place: "Place") -> tuple[Any, int, int]:
 
 
 def _output_epoch(settings: "Settings", place: "Place", standing: "Standing") -> int | None:
-    """The highest epoch that readers of the output topic have seen, where the store can't tell.
+    """The highest epoch on the output topic, if the store does not have it.
 
-    A manifest that can be read bounds every epoch that was ever published. Without one a state that begins again at
-    epoch 1 would be old news to every reader [P].
+    A readable manifest bounds every epoch that was ever published. Without one, readers would ignore a state that
+    starts again at epoch 1 as outdated [P].
     """
     from sfd_stream.cli.build import admin_of, output_epochs
     from sfd_stream.errors import BrokerRefusedError
@@ -217,7 +211,7 @@ def _from(standing: "Standing") -> str:
 
 
 def _confirm(words: str, *, yes: bool) -> None:
-    """Says it on standard error; goes on only if told to."""
+    """Prints the question on standard error. Continues only after a yes."""
     sys.stderr.write(f"{words}\nA worker that runs now is fenced, and goes on from there.\n")
     if yes:
         return
@@ -228,7 +222,7 @@ def _confirm(words: str, *, yes: bool) -> None:
         raise typer.Exit(_DECLINED)
 
 
-def _say_done(place: "Place", made: "Manifest", *, as_json: bool) -> None:
+def _print_done(place: "Place", made: "Manifest", *, as_json: bool) -> None:
     from sfd_stream.tools.inspect import rows_in
 
     if as_json:

@@ -1,4 +1,4 @@
-"""`sfd-stream config check|show|schema`: are the settings right, which hold and from where, what there is."""
+"""`sfd-stream config check|show|schema`: validates settings, prints the effective ones, prints the schema."""
 
 # Annotations are evaluated: typer reads them.
 from typing import Annotated
@@ -9,19 +9,11 @@ from sfd_stream.cli.options import ConfigOption, JsonOption, SetOption, settings
 from sfd_stream.cli.output import print_json, print_table, print_text
 from sfd_stream.errors import SettingsError
 
-_HELP = """\
+HELP = """\
 Check and show the settings.
 
 Example: [bold]sfd-stream config show --config settings.yaml --set sketch.ell=100[/bold]
 """
-
-
-def app() -> typer.Typer:
-    group = typer.Typer(help=_HELP, rich_markup_mode="rich")
-    group.command("check")(check)
-    group.command("show")(show)
-    group.command("schema")(schema)
-    return group
 
 
 def check(config: ConfigOption = None, overrides: SetOption = None, as_json: JsonOption = False) -> None:
@@ -76,3 +68,6 @@ def schema(
         print_text(shown.example())
     else:
         print_json(shown.schema())
+
+
+COMMANDS = {"check": check, "show": show, "schema": schema}

@@ -1,4 +1,4 @@
-"""`sfd-stream demo`: what it is for, in half a minute. Cleans up behind itself, however it ends."""
+"""`sfd-stream demo`: shows the whole program in half a minute. Removes all that it created, however it ends."""
 
 # Annotations are evaluated: typer reads them.
 import os
@@ -9,7 +9,6 @@ import time
 import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,7 +18,7 @@ from sfd_stream.errors import SettingsError, SfdError
 
 if TYPE_CHECKING:
     from sfd_stream.config.model import Settings
-    from sfd_stream.demo.stage import Ground
+    from sfd_stream.demo.stage import DemoSetup
 
 _PICTURE = "sfd-demo.svg"
 
@@ -61,20 +60,20 @@ def demo(
     On a cluster of your own, until Ctrl-C: [bold]sfd-stream demo --broker localhost:9092 --stay[/bold]
     """
     from sfd_stream.demo.script import program
-    from sfd_stream.demo.view import Teller
+    from sfd_stream.demo.view import DemoOutput
 
-    began, file, teller = time.monotonic(), _picture_place(picture), Teller()
-    teller.title("sfd-stream demo", "the main directions of a Kafka topic, live, certified, and safe from kill -9")
+    began, file, output = time.monotonic(), _picture_place(picture), DemoOutput()
+    output.title("sfd-stream demo", "the main directions of a Kafka topic, live, certified, and safe from kill -9")
     with _one_signal(), ExitStack() as stack:
-        _play(stack, teller, broker, s3, file, stay=stay, as_json=as_json)
-    teller.blank()
-    teller.say(f"Done in {time.monotonic() - began:.0f} s; everything but the picture is gone again.")
+        _play(stack, output, broker, s3, file, stay=stay, as_json=as_json)
+    output.blank()
+    output.say(f"Done in {time.monotonic() - began:.0f} s; everything but the picture is gone again.")
     if not stay:
-        teller.say(f'Next: "{program()} demo --stay" keeps it running, "{program()} --help" has everything else.')
+        output.say(f'Next: "{program()} demo --stay" keeps it running, "{program()} --help" has everything else.')
 
 
 def _play(
-    stack: ExitStack, teller: Any, broker: str | None, s3: str | None, picture: Path, *, stay: bool, as_json: bool
+    stack: ExitStack, output: Any, broker: str | None, s3: str | None, picture: Path, *, stay: bool, as_json: bool
 ) -> None:
     from threadpoolctl import threadpool_limits
 
@@ -82,41 +81,43 @@ def _play(
     from sfd_stream.cli.processes import rows_in_store
     from sfd_stream.config import load
     from sfd_stream.demo.script import Story, rows
-    from sfd_stream.demo.stage import PARTITIONS, Workers
+    from sfd_stream.demo.stage import PARTITIONS, Feed, Workers
     from sfd_stream.kafka.topics import ensure_topic
 
-    stack.enter_context(threadpool_limits(1))  # the workers want the cores, and the speed said is that of one
-    truth = rows(teller, as_json=as_json)
+    stack.enter_context(threadpool_limits(1))  # the workers need the cores, and the printed speed is that of one
+    truth = rows(output, as_json=as_json)
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sfd-demo-")))
-    ground = replace(_ground(stack, broker, s3, folder), format="json" if as_json else "msgpack")
-    file = ground.write_settings(folder)
-    settings = load(file, environ=ground.environ, overrides=ground.overrides).settings
-    # What can't be reached is said before anything is begun.
+    setup = _setup(stack, broker, s3, folder, "json" if as_json else "msgpack")
+    file = setup.write_settings(folder)
+    settings = load(file, environ=setup.environ, overrides=setup.overrides).settings
+    # An unreachable broker or bucket is reported before anything starts.
     store_of(settings).list("")
-    ensure_topic(admin_of(settings), ground.topic, PARTITIONS, sleep=time.sleep)
-    stack.enter_context(_cleaned_up(ground, settings))
-    workers = stack.enter_context(Workers(folder, file, ground))
-    story = Story(ground, settings, workers, teller, truth, lambda: rows_in_store(settings))
-    story.tell(picture)
+    ensure_topic(admin_of(settings), setup.topic, PARTITIONS, sleep=time.sleep)
+    stack.enter_context(_cleaned_up(setup, settings))
+    workers = stack.enter_context(Workers(folder, file, setup))
+    feed = Feed(settings.kafka, setup.topic)
+    story = Story(setup, settings, workers, output, truth, feed, lambda: rows_in_store(settings))
+    story.run(picture)
     if stay:
         try:
             story.stay()
         except KeyboardInterrupt:
-            teller.say("Ctrl-C: cleaning up.")
+            output.say("Ctrl-C: cleaning up.")
 
 
-def _ground(stack: ExitStack, broker: str | None, s3: str | None, folder: Path) -> "Ground":
-    from sfd_stream.demo.stage import Ground, built_in_broker
+def _setup(stack: ExitStack, broker: str | None, s3: str | None, folder: Path, form: str) -> "DemoSetup":
+    from sfd_stream.demo.stage import DemoSetup, built_in_broker
 
     name = f"sfd-demo-{uuid.uuid4().hex[:8]}"
     bootstrap = broker or stack.enter_context(built_in_broker())
     checkpoints = (folder / "checkpoints").as_uri() if s3 is None else f"{_bucket(s3)}/{name}"
     mark = "" if broker is None else f"{name}-"
-    return Ground(bootstrap, f"{mark}docstrings", f"{mark}sketches", f"{mark}demo", checkpoints, broker is not None)
+    names = f"{mark}docstrings", f"{mark}sketches", f"{mark}demo"
+    return DemoSetup(bootstrap, *names, checkpoints, given=broker is not None, format=form)
 
 
 def _bucket(text: str) -> str:
-    """As a URL; `gs://` and `az://` are as good."""
+    """The bucket as a URL. `gs://` and `az://` are accepted, too."""
     url = text if "://" in text else f"s3://{text}"
     if not url.partition("://")[2].strip("/"):
         raise SettingsError("--s3 takes a bucket, as in my-bucket or s3://my-bucket/folder")
@@ -124,26 +125,26 @@ def _bucket(text: str) -> str:
 
 
 @contextmanager
-def _cleaned_up(ground: "Ground", settings: "Settings") -> Iterator[None]:
-    """What lies on a broker or in a bucket that is somebody's own is removed; what can't be is named."""
+def _cleaned_up(setup: "DemoSetup", settings: "Settings") -> Iterator[None]:
+    """Removes all that the demo created on the user's broker and in the user's bucket. Prints what can't be removed."""
     from sfd_stream.cli.build import admin_of, store_of
     from sfd_stream.demo.stage import remove_checkpoints, remove_topics
 
     try:
         yield
     finally:
-        left = remove_topics(admin_of(settings), ground) if ground.given else []
+        left = remove_topics(admin_of(settings), setup) if setup.given else []
         try:
             remove_checkpoints(store_of(settings))
         except SfdError as error:
-            left.append(f"objects under {ground.checkpoints} ({error})")
+            left.append(f"objects under {setup.checkpoints} ({error})")
         if left:
             sys.stderr.write(f"could not remove {', '.join(left)}: please remove by hand\n")
 
 
 @contextmanager
 def _one_signal() -> Iterator[None]:
-    """The first Ctrl-C or SIGTERM ends the demo, by way of its cleaning up; more of them do not end that."""
+    """The first Ctrl-C or SIGTERM ends the demo after its cleanup. Further signals do not interrupt the cleanup."""
 
     def end(number: int, _: object) -> None:
         for other in before:
@@ -161,7 +162,7 @@ def _one_signal() -> Iterator[None]:
 
 
 def _picture_place(given: Path | None) -> Path:
-    """Here, or among the temporary files where one may not write here."""
+    """The given place, else the current folder, or the temporary folder if the current one is not writable."""
     if given is None:
         return Path(_PICTURE) if os.access(".", os.W_OK) else Path(tempfile.gettempdir(), _PICTURE)
     if given.is_dir() or not os.access(given.parent, os.W_OK):

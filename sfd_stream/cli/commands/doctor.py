@@ -1,4 +1,4 @@
-"""`sfd-stream doctor`: will a worker with these settings do its work, here and now?"""
+"""`sfd-stream doctor`: checks whether a worker with these settings can run here."""
 
 # Annotations are evaluated: typer reads them.
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ def doctor(config: ConfigOption = None, overrides: SetOption = None, as_json: Js
     for found in _examined(config, overrides):
         done.append(found)
         if not as_json:
-            _show(found)
+            _print(found)
     code = exit_code(done)
     if as_json:
         verdict = "good" if code == 0 else "warning" if code == 1 else "failed"
@@ -40,7 +40,7 @@ def doctor(config: ConfigOption = None, overrides: SetOption = None, as_json: Js
 
 
 def _examined(config: ConfigOption, overrides: SetOption) -> "Iterator[Examined]":
-    """The settings first: without them there is nothing else to try."""
+    """Checks the settings first: without valid settings, no other check can run."""
     from sfd_stream.doctor import Examined, checks, examine
     from sfd_stream.doctor.check import failed, good
     from sfd_stream.errors import BrokerRefusedError, SettingsError
@@ -67,7 +67,7 @@ def _patient(settings: "Settings") -> "Patient":
     from sfd_stream.config.container_limits import own_quota
     from sfd_stream.doctor import Patient
 
-    # What the client would log, the checks say.
+    # The checks report what the client would log.
     silent = logging.getLogger("sfd_stream.doctor")
     silent.addHandler(logging.NullHandler())
     silent.propagate = False
@@ -77,7 +77,7 @@ def _patient(settings: "Settings") -> "Patient":
     return patient
 
 
-def _show(found: "Examined") -> None:
+def _print(found: "Examined") -> None:
     mark, colour = _MARKS[found.finding.verdict.value]
     typer.echo(f"{typer.style(mark, fg=colour)} {found.name:<22} {printable(found.finding.reason)}")
     if found.finding.remedy:

@@ -1,7 +1,8 @@
-"""`sfd-stream drift`: how far the rows of one basis are from those of another, and which columns moved."""
+"""`sfd-stream drift`: compares the rows of two sketches, and names the columns that moved."""
 
 # Annotations are evaluated: typer reads them.
 import contextlib
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -27,12 +28,16 @@ def drift(
         int | None, typer.Option("--k", min=1, help="Number of directions to compare.", show_default="ell / 4")
     ] = None,
     columns: Annotated[int, typer.Option("--columns", min=1, help="Number of columns to print.")] = 10,
+    picture: Annotated[
+        Path | None, typer.Option("--plot", metavar="FILE", help="Also draw it into this .png or .svg.")
+    ] = None,
     config: ConfigOption = None,
     overrides: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Compare two sketches of a topic: whether their rows differ beyond the sketches' error, and which columns moved.
 
+    [bold]--plot FILE[/bold] draws the angles between the directions and the columns that moved.
     Pin bases by [bold]sfd-stream basis pin[/bold].
 
     Example: [bold]sfd-stream drift --from 6b86b273ff34fce1 --config settings.yaml[/bold]
@@ -46,6 +51,8 @@ def drift(
     k = k or max(min(reference.ell, later.ell) // 4, 1)
     k = min(k, reference.k_max, later.k_max)
     found, moved = later.drift(reference, k), _moved(later, reference, k, columns)
+    if picture is not None:
+        _draw(found, moved, picture)
     if as_json:
         print_json({"from": reference_id, "to": to_id, **_numbers(found), "columns": moved})
     else:
@@ -90,6 +97,14 @@ def _numbers(found: "Drift") -> dict[str, Any]:
         "angle_error_degrees": float(np.degrees(found.error)),
         "failure_probability": found.failure_probability,
     }
+
+
+def _draw(found: "Drift", moved: list[dict[str, Any]], file: Path) -> None:
+    from sfd_stream.reader import plots
+
+    figure = plots.new_figure(2)
+    plots.compared(figure, found, [(each["name"], each["share"]) for each in moved])
+    plots.save(figure, file)
 
 
 def _print(found: "Drift", moved: list[dict[str, Any]], reference_id: str) -> None:

@@ -1,4 +1,4 @@
-"""`sfd-stream export`: the newest sketch as a file."""
+"""`sfd-stream export`: writes the newest sketch to a file."""
 
 # Annotations are evaluated: typer reads them.
 from pathlib import Path
@@ -6,27 +6,18 @@ from typing import Annotated
 
 import typer
 
+from sfd_stream.cli import snapshot_options as snapshots
 from sfd_stream.cli.options import ConfigOption, JsonOption, SetOption
-from sfd_stream.cli.snapshot_options import (
-    BrokerOption,
-    GroupOption,
-    StoreOption,
-    TopicOption,
-    reader_of,
-    say_written,
-    some_settings,
-    warn_if_incomplete,
-)
 
 
 def export(
     file: Annotated[Path, typer.Argument(metavar="FILE", help=".npz (NumPy), .csv (a long table) or .mtx (B itself).")],
     *,
-    topic: TopicOption = None,
-    broker: BrokerOption = None,
-    group: GroupOption = None,
+    topic: snapshots.TopicOption = None,
+    broker: snapshots.BrokerOption = None,
+    group: snapshots.GroupOption = None,
     top: Annotated[int | None, typer.Option("--top", "-k", min=1, help="Number of directions; default: all.")] = None,
-    store_url: StoreOption = None,
+    store_url: snapshots.StoreOption = None,
     config: ConfigOption = None,
     overrides: SetOption = None,
     as_json: JsonOption = False,
@@ -37,8 +28,8 @@ def export(
     """
     from sfd_stream.reader.export import export as write
 
-    with reader_of(some_settings(config, overrides, broker), topic, group, store_url) as reader:
+    with snapshots.reader_of(snapshots.some_settings(config, overrides, broker), topic, group, store_url) as reader:
         merged = reader.merged()
-    warn_if_incomplete(merged)
+    snapshots.warn_if_incomplete(merged)
     write(merged, file, top)
-    say_written(file, merged, as_json=as_json)
+    snapshots.print_written(file, merged, as_json=as_json)

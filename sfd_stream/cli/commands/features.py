@@ -1,4 +1,4 @@
-"""`sfd-stream features`: what the settings make of the topic's records, before anything runs."""
+"""`sfd-stream features`: previews the features that the settings make from the topic's records."""
 
 # Annotations are evaluated: typer reads them.
 import time
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 SAMPLE = 200
 _TIMEOUT_S = 30.0
-_SHOWN = 12
-"""Features of a row that are printed."""
+_FEATURES_MAX = 12
+"""Maximum number of features printed for a row."""
 
 
 def features(
@@ -37,17 +37,29 @@ def features(
     """Show which features the records of the topic become, and possible problems, before a worker runs.
 
     Prints the first rows, how many features there are, how many share a column, features that dominate, fields that
-    look like ids, and what is ignored or bad. Reads the topic without a group; commits nothing.
+    look like ids, and what is ignored or bad. With sketch.column_squares also the features that dominate all rows in
+    the checkpoints. Reads the topic without a group; commits nothing.
 
     Example: [bold]sfd-stream features --config settings.yaml --sample 200[/bold]
     """
     from sfd_stream.cli.output import print_json
 
-    found = preview_of(settings_from(config, overrides).settings, sample, file)
+    settings = settings_from(config, overrides).settings
+    found = preview_of(settings, sample, file)
+    warnings = found.warnings() + (_scaling_of(settings) if file is None and settings.sketch.column_squares else [])
     if as_json:
-        print_json(found.as_map() | {"warnings": found.warnings()})
+        print_json(found.as_map() | {"warnings": warnings})
     else:
-        _show(found)
+        _print(found, warnings)
+
+
+def _scaling_of(settings: "Settings") -> list[str]:
+    """Columns that dominate all rows sketched so far, not only the sample."""
+    from sfd_stream.cli.build import store_of
+    from sfd_stream.tools.scaling import column_totals
+
+    found = column_totals(store_of(settings), settings.group, settings.input.topic, _TIMEOUT_S)
+    return [] if found is None else found.advice()
 
 
 def preview_of(settings: "Settings", sample: int = SAMPLE, file: Path | None = None) -> "Preview":
@@ -112,12 +124,12 @@ def _await_schemas(
 # -- for people ------------------------------------------------------------------------------------------
 
 
-def _show(found: "Preview") -> None:
+def _print(found: "Preview", warnings: list[str]) -> None:
     from sfd_stream.cli.output import print_table
 
     for number, row in enumerate(found.first_rows, start=1):
         typer.echo(_bold(f"row {number}: {len(row)} feature{'' if len(row) == 1 else 's'}"))
-        shown = [(each["feature"], each["column"], each["value"]) for each in row[:_SHOWN]]
+        shown = [(each["feature"], each["column"], each["value"]) for each in row[:_FEATURES_MAX]]
         print_table(("feature", "column", "value"), shown)
     typer.echo(_bold(f"{found.rows} rows of {found.messages} messages"))
     typer.echo(
@@ -130,7 +142,7 @@ def _show(found: "Preview") -> None:
         typer.echo(
             typer.style(f"{'bad':<20}{_messages(each)}, {each['reason']}: ", fg="red") + printable(each["words"])
         )
-    for line in found.warnings():
+    for line in warnings:
         typer.echo(typer.style(f"{'look at':<20}", fg="yellow") + printable(line))
 
 

@@ -1,4 +1,4 @@
-"""`sfd-stream health`: is the worker alive? For a container's health check, and for `helm test`."""
+"""`sfd-stream health`: checks that a worker is alive, for a container's health check and for `helm test`."""
 
 # Annotations are evaluated: typer reads them.
 import time
@@ -49,11 +49,11 @@ def health(
 
 
 def _ask(url: str, timeout_s: float) -> tuple[bool, str]:
-    """Whether it is well, and what it says."""
+    """Whether the check passes, and the text of the response."""
     import urllib.request
     from urllib.error import HTTPError
 
-    # Straight to the port, whatever proxy the environment names.
+    # Directly to the port, even if the environment names a proxy.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         with opener.open(url, timeout=timeout_s) as answer:

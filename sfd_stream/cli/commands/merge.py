@@ -1,9 +1,9 @@
-"""`sfd-stream merge`: one sketch of many, kept and published."""
+"""`sfd-stream merge`: merges many sketches into one and publishes it."""
 
 # Annotations are evaluated: typer reads them.
 import signal
 import time
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,12 +12,13 @@ from sfd_stream.cli.snapshot_options import BrokerOption, client_hooks, reader_o
 from sfd_stream.errors import SettingsError
 
 if TYPE_CHECKING:
-    from sfd_stream.config import MergeSettings, Some
+    from sfd_stream.config import Some
+    from sfd_stream.config.model import MergeSettings
     from sfd_stream.merge import Merger
     from sfd_stream.observe.merge_status import MergeWatch
 
 GIVE_UP_S = 600.0
-"""How long a broker may be unavailable while the service starts, as checkpoint.give_up_s is by default."""
+"""How long a broker may be unavailable while the service starts: the default of checkpoint.give_up_s."""
 
 
 def merge(
@@ -62,29 +63,23 @@ def _print_published(merger: "Merger", watch: "MergeWatch") -> None:
     from sfd_stream.cli.output import print_json
 
     assert merger.last is not None
-    assert watch.shown is not None
+    assert watch.newest is not None
     last = merger.last
-    print_json({"topic": merger.plan.topic, "epoch": last.epoch, "number": last.number, **asdict(watch.shown)})
+    print_json({"topic": merger.plan.topic, "epoch": last.epoch, "number": last.number, **asdict(watch.newest)})
 
 
 def _serve(some: "Some") -> None:
-    """Runs until it is stopped, and serves health and metrics meanwhile."""
-    from sfd_stream.cli.build import listener_beside
-    from sfd_stream.observe.logs import get_logger
+    """Runs the merger until it is stopped, and serves health and metrics."""
+    from sfd_stream.cli.build import listener_next_to_worker, served
     from sfd_stream.observe.routes import service_routes
-    from sfd_stream.observe.server import Port
 
-    listener = listener_beside(some.sections["http"], own_port="http.port" in some.given)
+    listener = listener_next_to_worker(some.sections["http"], own_port="http.port" in some.given)
     merger, watch = merger_of(some)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: merger.stop())
-    port = Port(listener, service_routes(watch, some.sections["http"].stuck_after_s))
-    port.start()
-    try:
-        get_logger().info("metrics available", url=f"{port.address}metrics")
+    routes = service_routes(watch, some.sections["http"].stuck_after_s)
+    with served(listener, routes, "metrics available", "metrics"):
         merger.run()
-    finally:
-        port.close()
 
 
 def merger_of(some: "Some", give_up_s: float = GIVE_UP_S) -> tuple["Merger", "MergeWatch"]:
@@ -94,7 +89,7 @@ def merger_of(some: "Some", give_up_s: float = GIVE_UP_S) -> tuple["Merger", "Me
     from sfd_stream.observe.logs import get_logger
     from sfd_stream.observe.merge_status import MergeWatch
     from sfd_stream.threads import Computing, DaemonExecutor
-    from sfd_stream.tools.topics import merge_topic_config
+    from sfd_stream.tools.topics import create_missing, merge_topic
 
     settings: MergeSettings = some.sections["merge"]
     topics, topic = _topics(some, settings)
@@ -116,17 +111,10 @@ def merger_of(some: "Some", give_up_s: float = GIVE_UP_S) -> tuple["Merger", "Me
         clock=time.monotonic,
         wall_clock=time.time,
         log=get_logger(),
-        prepare=lambda: prepare_topic(admin, topic, merge_topic_config(some.kafka)),
+        prepare=lambda: create_missing(admin, [merge_topic(topic, some.kafka)]),
         computing=computing,
     )
     return merger, watch
-
-
-def prepare_topic(admin: Any, topic: str, config: dict[str, str]) -> None:
-    from sfd_stream.kafka.topics import ensure_topic
-    from sfd_stream.tools.topics import SNAPSHOT_PARTITIONS
-
-    ensure_topic(admin, topic, None, sleep=time.sleep, new_partitions=SNAPSHOT_PARTITIONS, config=config)
 
 
 def _topics(some: "Some", settings: "MergeSettings") -> tuple[tuple[str, ...], str]:

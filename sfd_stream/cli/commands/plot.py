@@ -1,4 +1,4 @@
-"""`sfd-stream plot`: pictures of the newest sketch, and of its drift."""
+"""`sfd-stream plot`: draws the newest sketch and its drift."""
 
 # Annotations are evaluated: typer reads them.
 from enum import StrEnum
@@ -7,18 +7,8 @@ from typing import Annotated
 
 import typer
 
+from sfd_stream.cli import snapshot_options as snapshots
 from sfd_stream.cli.options import ConfigOption, JsonOption, SetOption
-from sfd_stream.cli.snapshot_options import (
-    BrokerOption,
-    GroupOption,
-    StoreOption,
-    TopicOption,
-    TopOption,
-    reader_of,
-    say_written,
-    some_settings,
-    warn_if_incomplete,
-)
 
 
 class PictureName(StrEnum):
@@ -35,19 +25,19 @@ def plot(
         list[PictureName] | None,
         typer.Option("--what", help="Picture to draw; may be repeated.", show_default="all but drift"),
     ] = None,
-    topic: TopicOption = None,
-    broker: BrokerOption = None,
-    group: GroupOption = None,
-    top: TopOption = 10,
-    store_url: StoreOption = None,
+    topic: snapshots.TopicOption = None,
+    broker: snapshots.BrokerOption = None,
+    group: snapshots.GroupOption = None,
+    top: snapshots.TopOption = 10,
+    store_url: snapshots.StoreOption = None,
     config: ConfigOption = None,
     overrides: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Draw the spectrum with its error band, the energy curve, the components, the drift over time.
 
-    Drift is drawn over the snapshots that the topic still holds, at about a hundred moments since every partition had
-    one, against the first of them.
+    The picture of drift compares about a hundred states with the first one for which the topic still has a
+    snapshot of every partition.
 
     Example: [bold]sfd-stream plot sketch.svg --what spectrum --topic sketches --broker localhost:9092[/bold]
     """
@@ -55,9 +45,9 @@ def plot(
 
     wanted = what or [PictureName.SPECTRUM, PictureName.ENERGY, PictureName.COMPONENTS]
     figure = plots.new_figure(len(wanted))
-    with reader_of(some_settings(config, overrides, broker), topic, group, store_url) as reader:
+    with snapshots.reader_of(snapshots.some_settings(config, overrides, broker), topic, group, store_url) as reader:
         merged = reader.merged()
-        warn_if_incomplete(merged)
+        snapshots.warn_if_incomplete(merged)
         plots.refuse_if_empty(merged)
         points = plots.drift_points(merged, reader.history(), top) if PictureName.DRIFT in wanted else []
     for axes, picture in zip(figure.subplots(len(wanted), squeeze=False)[:, 0], wanted, strict=True):
@@ -66,4 +56,4 @@ def plot(
         else:
             plots.PICTURES[picture](axes, merged, top)
     plots.save(figure, file)
-    say_written(file, merged, list(wanted), as_json=as_json)
+    snapshots.print_written(file, merged, list(wanted), as_json=as_json)

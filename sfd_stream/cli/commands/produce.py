@@ -1,4 +1,4 @@
-"""`sfd-stream produce`: fill a topic with rows from a file or from the paper's generator."""
+"""`sfd-stream produce`: fills a topic with rows from a file or from the paper's generator."""
 
 # Annotations are evaluated: typer reads them.
 import sys
@@ -6,15 +6,14 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import typer
 
 from sfd_stream.cli.options import ConfigOption, JsonOption, SetOption
 from sfd_stream.cli.output import print_json, print_table
-from sfd_stream.cli.snapshot_options import some_settings
+from sfd_stream.cli.snapshot_options import BrokerOption, some_settings
 from sfd_stream.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -26,26 +25,10 @@ _QUEUE_KBYTES = 65_536
 _PLAIN_EVERY_S = 5.0
 
 
-class Form(StrEnum):
-    LIST = "list"
-    PACKED = "packed"
-    BLOCKS = "blocks"
-
-
-class Keys(StrEnum):
-    ROUND_ROBIN = "round-robin"
-    HASH = "hash"
-
-
-class FileKind(StrEnum):
-    NPZ = "npz"
-    MTX = "mtx"
-    SVMLIGHT = "svmlight"
-    CSV = "csv"
-    TEXT = "text"
-    JSONL = "jsonl"
-    TABLE = "table"
-    PARQUET = "parquet"
+# Repeated from sfd_stream.tools, whose imports would slow down every command.
+Form = Literal["list", "packed", "blocks"]
+Keys = Literal["round-robin", "hash"]
+FileKind = Literal["npz", "mtx", "svmlight", "csv", "text", "jsonl", "table", "parquet"]
 
 
 def produce(
@@ -68,10 +51,7 @@ def produce(
         FileKind | None, typer.Option("--as", help="Format of FILE, if its name does not end in one of these.")
     ] = None,
     topic: Annotated[str | None, typer.Option(help="Topic to write to.", show_default="input.topic")] = None,
-    broker: Annotated[
-        str | None,
-        typer.Option(metavar="HOST:PORT", help="Short for --set kafka.bootstrap.servers=HOST:PORT."),
-    ] = None,
+    broker: BrokerOption = None,
     form: Annotated[
         Form | None,
         typer.Option("--format", help="Encoding of the rows.", show_default="packed; list for text"),
@@ -83,7 +63,7 @@ def produce(
     ] = None,
     keys: Annotated[
         Keys, typer.Option(help="Assign messages to partitions in turn, or by a hash of their number.")
-    ] = Keys.ROUND_ROBIN,
+    ] = "round-robin",
     config: ConfigOption = None,
     overrides: SetOption = None,
     as_json: JsonOption = False,
@@ -99,7 +79,7 @@ def produce(
     messages, total = _messages(file, synthetic, seed, kind, mapping, form=form, rows_per_message=rows_per_message)
     some, topic = _target(config, overrides, broker, topic)
     started = time.monotonic()
-    summary = _fill(some, topic, partitions, messages, total, keys=keys.value, rate=rate)
+    summary = _fill(some, topic, partitions, messages, total, keys=keys, rate=rate)
     seconds = time.monotonic() - started
     summary["total"]["seconds"] = round(seconds, 3)
     if as_json:
@@ -121,7 +101,7 @@ def _messages(
     form: Form | None,
     rows_per_message: int,
 ) -> tuple["Iterator[RowMessage]", int | None]:
-    """What to send, and how many rows that is where it is known."""
+    """The messages to send, and their number of rows if it is known."""
     from sfd_stream.sketch.synthetic import paper_synthetic_blocks
     from sfd_stream.tools import matrix_files
     from sfd_stream.tools import produce as messages
@@ -132,20 +112,19 @@ def _messages(
         n, d, z = _shape(cast("str", synthetic))
         blocks, total = paper_synthetic_blocks(n, d, z, seed), n
     else:
-        what = kind.value if kind else matrix_files.kind_of(file)
-        if what == FileKind.TEXT and form not in (None, Form.LIST):
-            raise SettingsError(f"words are text, which {form.value} can't hold; leave out --format")
+        what = kind or matrix_files.kind_of(file)
+        if what == "text" and form not in (None, "list"):
+            raise SettingsError(f"words are text, which {form} can't hold; leave out --format")
         if what in matrix_files.RECORDS and form is not None:
             raise SettingsError("records are sent as they are; leave out --format")
         if not file.exists():
             raise SettingsError(f"there is no file {file}; give the path of one that can be read")
-        if what == FileKind.TEXT:
+        if what == "text":
             return messages.bag_messages(matrix_files.read_bags(file)), None
         if what in matrix_files.RECORDS:
             return messages.json_messages(matrix_files.read_records(file, what), mapping()), None
         blocks, total = matrix_files.read_matrix(file, what), None
-    form = form or Form.PACKED
-    return messages.matrix_messages(blocks, form=form.value, rows_per_message=rows_per_message), total
+    return messages.matrix_messages(blocks, form=form or "packed", rows_per_message=rows_per_message), total
 
 
 def _shape(text: str) -> tuple[int, int, int]:
@@ -159,7 +138,7 @@ def _shape(text: str) -> tuple[int, int, int]:
 
 
 def _mapping(some: "Some") -> "FeatureMap":
-    """As a worker has it: from input.features and input.path, where they are given."""
+    """The mapping of a worker with the same settings: from input.features and input.path, if given."""
     from dataclasses import replace
 
     from sfd_stream.config.types import parse_features
@@ -192,7 +171,7 @@ def _fill(
     messages: "Iterator[RowMessage]",
     total: int | None,
     *,
-    keys: Any,
+    keys: Keys,
     rate: float | None,
 ) -> dict[str, Any]:
     import logging
@@ -217,7 +196,7 @@ def _fill(
     tuned = {
         "linger.ms": 20,
         "queue.buffering.max.kbytes": _QUEUE_KBYTES,
-        # With more in flight a fresh topic was seen to confirm a message that is not in its log.
+        # With more requests in flight, a new topic was observed to acknowledge a message that is not in its log.
         "max.in.flight.requests.per.connection": 1,
         **for_producer(properties),
     }

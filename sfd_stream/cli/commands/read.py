@@ -1,23 +1,13 @@
-"""`sfd-stream read`: the newest snapshots, merged or one by one."""
+"""`sfd-stream read`: prints the newest snapshots, merged or one by one."""
 
 # Annotations are evaluated: typer reads them.
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from sfd_stream.cli import snapshot_options as snapshots
 from sfd_stream.cli.options import ConfigOption, JsonOption, SetOption
 from sfd_stream.cli.output import print_json, print_table, print_text
-from sfd_stream.cli.snapshot_options import (
-    BrokerOption,
-    ColumnsOption,
-    GroupOption,
-    StoreOption,
-    TopicOption,
-    TopOption,
-    reader_of,
-    some_settings,
-    warn_if_incomplete,
-)
 from sfd_stream.errors import RefusedStateError
 
 if TYPE_CHECKING:
@@ -25,9 +15,9 @@ if TYPE_CHECKING:
 
 
 def read(
-    topic: TopicOption = None,
-    broker: BrokerOption = None,
-    group: GroupOption = None,
+    topic: snapshots.TopicOption = None,
+    broker: snapshots.BrokerOption = None,
+    group: snapshots.GroupOption = None,
     *,
     per_partition: Annotated[
         bool, typer.Option("--per-partition", help="Print the sketch of each partition instead of the merged one.")
@@ -35,9 +25,9 @@ def read(
     centre: Annotated[
         bool, typer.Option("--centre", help="Print the directions around the mean (principal components).")
     ] = False,
-    top: TopOption = 10,
-    columns: ColumnsOption = 8,
-    store_url: StoreOption = None,
+    top: snapshots.TopOption = 10,
+    columns: snapshots.ColumnsOption = 8,
+    store_url: snapshots.StoreOption = None,
     config: ConfigOption = None,
     overrides: SetOption = None,
     as_json: JsonOption = False,
@@ -50,7 +40,7 @@ def read(
 
     from sfd_stream.reader.merged import merge
 
-    with reader_of(some_settings(config, overrides, broker), topic, group, store_url) as reader:
+    with snapshots.reader_of(snapshots.some_settings(config, overrides, broker), topic, group, store_url) as reader:
         found = [merge([one], time.time()) for one in reader.latest()] if per_partition else [reader.merged()]
     if centre and any(merged.column_sums is None for merged in found):
         raise RefusedStateError(
@@ -62,7 +52,7 @@ def read(
         return
     for merged in found:
         if not per_partition:
-            warn_if_incomplete(merged)
+            snapshots.warn_if_incomplete(merged)
         print_merged(merged, top, columns, centre=centre)
 
 
@@ -73,7 +63,7 @@ def _print_json(found: "list[MergedSketch]", top: int, columns: int, *, per_part
     if not per_partition:
         print_json(reports[0])
         return
-    for one in reports:  # of one partition alone nothing can be missing
+    for one in reports:  # a single partition has no missing ones
         del one["complete"], one["missing"]
     print_json({"snapshots": reports})
 

@@ -1,4 +1,4 @@
-"""`sfd-stream run`: the worker, or several of them."""
+"""`sfd-stream run`: runs one worker or several."""
 
 # Annotations are evaluated: typer reads them.
 import os
@@ -93,7 +93,7 @@ def _run_many(settings: "Settings", arguments: Any, workers: int, *, as_json: bo
 
 
 def within_quota(settings: "Settings", workers: int = 1) -> "Settings":
-    """The settings fitted to this container. Logs what may be more than there is; raises where it can't fit."""
+    """The settings fitted to this container. Logs what may exceed its limits. Raises if the memory can't suffice."""
     from sfd_stream.cli.build import shape_of
     from sfd_stream.config import container_limits
     from sfd_stream.errors import SettingsError
@@ -121,16 +121,17 @@ def work(
     status_folder: "Path | None" = None,
     **hooks: Any,
 ) -> "Worker":
-    """Run one worker to its end, in this process, on its share of the machine."""
+    """Runs one worker to its end, in this process, with its share of the machine."""
     from threadpoolctl import threadpool_limits
 
     from sfd_stream.cli.build import observed, worker_of
+    from sfd_stream.garbage import collected_seldom
 
     observe = observed(settings, status_folder)
     with threadpool_limits(settings.worker.blas_threads):
         worker, _ = worker_of(settings, until_end=until_end, **hooks)
         stop_on_signals(worker.stop, worker.log)
-        with observe(worker):
+        with observe(worker), collected_seldom():
             try:
                 worker.run(lambda: watch(worker) if watch is not None else None)
             finally:
@@ -144,7 +145,7 @@ STOPPING = "stopping: a last checkpoint, then out; a second signal ends it at on
 def stop_on_signals(
     stop: "Callable[[], None]", log: Any, end: "Callable[[], None]" = lambda: None, *, event: str = STOPPING
 ) -> None:
-    """The first SIGTERM or SIGINT stops gracefully, the second ends at once, `end` being called on the way."""
+    """The first SIGTERM or SIGINT stops gracefully. The second calls `end` and exits at once."""
 
     def say(name: str) -> None:
         log.info(event, signal=name)
@@ -157,7 +158,7 @@ def stop_on_signals(
         for other in (signal.SIGTERM, signal.SIGINT):
             signal.signal(other, second)
         stop()
-        # By a thread of its own: this handler may have interrupted the log while it held its lock.
+        # On a separate thread: this handler may have interrupted the log while it held its lock.
         threading.Thread(target=say, args=(signal.Signals(number).name,), daemon=True).start()
 
     for number in (signal.SIGTERM, signal.SIGINT):

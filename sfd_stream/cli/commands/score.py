@@ -1,4 +1,4 @@
-"""`sfd-stream score`: scores of the input topic's rows, on a topic of their own."""
+"""`sfd-stream score`: scores the rows of the input topic and writes the scores to another topic."""
 
 # Annotations are evaluated: typer reads them.
 import time
@@ -73,47 +73,42 @@ def _print_summary(watch: "ScoreWatch", *, as_json: bool) -> None:
 def serve(
     settings: "Settings", *, until_end: bool, own_port: bool = False, reach: "Callable[[str], None] | None" = None
 ) -> "ScoreWatch":
-    """Run the scorer to its end, in this process, and serve health and metrics meanwhile.
+    """Runs the scorer to its end, in this process, and serves health and metrics.
 
-    `own_port`: http.port was given; else a free port is taken where a worker on this machine has the usual one.
+    `own_port`: http.port was given. If it was not, and a worker on this machine has the default port, a free port is
+    taken.
     """
     from threadpoolctl import threadpool_limits
 
-    from sfd_stream.cli.build import listener_beside
+    from sfd_stream.cli.build import listener_next_to_worker, served
     from sfd_stream.cli.commands.run import stop_on_signals
-    from sfd_stream.observe.routes import score_routes
-    from sfd_stream.observe.server import Port
+    from sfd_stream.garbage import collected_seldom
+    from sfd_stream.observe.routes import routes_of
 
-    listener = listener_beside(settings.http, own_port=own_port)
+    listener = listener_next_to_worker(settings.http, own_port=own_port)
     with threadpool_limits(settings.worker.blas_threads):
         consumer = consumer_of(settings, until_end=until_end, reach=reach)
         stop_on_signals(consumer.stop, consumer.log, event=STOPPING)
-        port = Port(listener, score_routes(consumer.watch, settings.http.stuck_after_s))
-        port.start()
-        try:
-            consumer.log.info("status page available", url=port.address)
+        routes = routes_of(consumer.watch, settings.http.stuck_after_s, "score.html")
+        with served(listener, routes), collected_seldom():
             consumer.run()
-        finally:
-            port.close()
     return consumer.watch
 
 
 def consumer_of(
     settings: "Settings", *, until_end: bool = False, reach: "Callable[[str], None] | None" = None
 ) -> "ScoreConsumer":
-    from sfd_stream.cli.build import columns_of, gauge_of, hooks_of, letters_for, plan_of, store_of
+    from sfd_stream.cli.build import columns_of, hooks_of, intake_of, plan_of, store_of
     from sfd_stream.cli.commands.basis import pinned_bases_of
-    from sfd_stream.cli.decoder import decoder_of
     from sfd_stream.kafka.producer import Sink
     from sfd_stream.kafka.source import Source
+    from sfd_stream.loop.questions import Questions
+    from sfd_stream.loop.runtime import Runtime
     from sfd_stream.observe.logs import get_logger
     from sfd_stream.score.bases import Bases, NewestBasis
     from sfd_stream.score.consumer import ScoreConsumer
     from sfd_stream.score.pinned import PinnedBasis
     from sfd_stream.score.watch import ScoreWatch
-    from sfd_stream.worker.intake import Intake
-    from sfd_stream.worker.questions import Questions
-    from sfd_stream.worker.runtime import Runtime
 
     given, log, group = settings.score, get_logger(), settings.score_group
     properties, hooks = {**settings.kafka, "group.id": group}, hooks_of(settings)
@@ -138,8 +133,7 @@ def consumer_of(
         runtime,
         source,
         sink,
-        letters_for(settings, sink),
-        Intake(settings.input, gauge_of(settings), runtime.wall_clock, watch, decoder_of(settings, log)),
+        intake_of(settings, runtime, watch, sink),
         questions,
         Bases(reading.read, runtime, log, reference),
         _delivery_of(settings, runtime, source, questions, sink, watch.delivery_failed),
@@ -177,7 +171,7 @@ def _delivery_of(
 
 
 def reader_of(settings: "Settings", requesting: Any) -> Any:
-    """Of the workers' snapshots."""
+    """A reader of the workers' snapshots."""
     from sfd_stream.cli.build import hooks_of
     from sfd_stream.reader.reader import SnapshotReader
 
@@ -198,7 +192,7 @@ def reader_of(settings: "Settings", requesting: Any) -> Any:
 
 
 def read_states(settings: "Settings", timeout_s: float) -> dict[int, Any]:
-    """By partition: the newest state on the state topic. The whole topic is read for it."""
+    """By partition: the newest state on the state topic. Reads the whole topic."""
     from sfd_stream.cli.build import hooks_of
     from sfd_stream.errors import FormatError
     from sfd_stream.kafka.properties import for_consumer
@@ -226,25 +220,9 @@ def read_states(settings: "Settings", timeout_s: float) -> dict[int, Any]:
 
 
 def _make_topics(settings: "Settings", partitions: int, timeout_s: float) -> None:
-    """The topics of snapshots, scores and states, those that do not exist. Scores have as many partitions as rows."""
+    """Creates the missing topics of snapshots, scores and states. Scores have as many partitions as the input."""
     from sfd_stream.cli.build import admin_of, make_output_topic
-    from sfd_stream.kafka.topics import ensure_topic
-    from sfd_stream.tools.topics import SNAPSHOT_PARTITIONS, score_state_config
+    from sfd_stream.tools.topics import create_missing, score_topics
 
     make_output_topic(settings, timeout_s)
-    assert settings.score.topic is not None, "checked by the command"
-    state_topic, config = settings.score_state_topic, score_state_config()
-    wanted: list[tuple[str, int, dict[str, str]]] = [
-        (settings.score.topic, partitions, {}),
-        (state_topic, SNAPSHOT_PARTITIONS, config),
-    ]
-    for topic, new_partitions, topic_config in wanted:
-        ensure_topic(
-            admin_of(settings),
-            topic,
-            None,
-            sleep=time.sleep,
-            new_partitions=new_partitions,
-            config=topic_config,
-            timeout_s=timeout_s,
-        )
+    create_missing(admin_of(settings), score_topics(settings, partitions), timeout_s)

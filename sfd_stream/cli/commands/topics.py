@@ -1,4 +1,4 @@
-"""`sfd-stream topics`: create the topics that the settings name, where they are missing."""
+"""`sfd-stream topics`: creates the missing topics that the settings name."""
 
 # Annotations are evaluated: typer reads them.
 from typing import Annotated

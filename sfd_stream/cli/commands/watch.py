@@ -1,4 +1,4 @@
-"""`sfd-stream watch`: the live sketch in a terminal."""
+"""`sfd-stream watch`: shows the live sketch in a terminal."""
 
 # Annotations are evaluated: typer reads them.
 import sys
@@ -8,20 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from sfd_stream.cli import snapshot_options as snapshots
 from sfd_stream.cli.options import ConfigOption, SetOption
 from sfd_stream.cli.output import print_text
-from sfd_stream.cli.snapshot_options import (
-    BrokerOption,
-    ColumnsOption,
-    GroupOption,
-    StoreOption,
-    TopicOption,
-    TopOption,
-    client_hooks,
-    client_properties,
-    reader_of,
-    some_settings,
-)
 from sfd_stream.printable import printable
 
 if TYPE_CHECKING:
@@ -36,17 +25,17 @@ _BAR = 30
 
 
 def watch(
-    topic: TopicOption = None,
-    broker: BrokerOption = None,
-    group: GroupOption = None,
+    topic: snapshots.TopicOption = None,
+    broker: snapshots.BrokerOption = None,
+    group: snapshots.GroupOption = None,
     *,
-    top: TopOption = 8,
-    columns: ColumnsOption = 6,
+    top: snapshots.TopOption = 8,
+    columns: snapshots.ColumnsOption = 6,
     every_s: Annotated[float, typer.Option("--every", min=0.1, help="Refresh after this many seconds.")] = 2.0,
     changes: Annotated[
         int | None, typer.Option(min=1, help="Exit after this many changes.", show_default="never")
     ] = None,
-    store_url: StoreOption = None,
+    store_url: snapshots.StoreOption = None,
     config: ConfigOption = None,
     overrides: SetOption = None,
     as_json: Annotated[
@@ -59,30 +48,30 @@ def watch(
 
     Example: [bold]sfd-stream watch --topic sketches --broker localhost:9092[/bold]
     """
-    some = some_settings(config, overrides, broker)
-    with reader_of(some, topic, group, store_url) as reader:
-        show = _json_lines if as_json else _live if sys.stdout.isatty() else _lines
-        show(_looks(some, reader, top, every_s, changes), top, columns)
+    some = snapshots.some_settings(config, overrides, broker)
+    with snapshots.reader_of(some, topic, group, store_url) as reader:
+        print_updates = _json_lines if as_json else _live if sys.stdout.isatty() else _lines
+        print_updates(_updates(some, reader, top, every_s, changes), top, columns)
 
 
 @dataclass(frozen=True)
 class SketchUpdate:
-    """One change: the merged sketch, its parts, how far each is behind, and the drift since the first look."""
+    """One change: the merged sketch, its parts, the lag of each, and the drift since the first update."""
 
     merged: "MergedSketch"
     snapshots: "list[Snapshot]"
     lags: Mapping[str, int]
     drift: "Drift | None"
     changed: bool = True
-    """If not, only ages and lags are new."""
+    """If False, only ages and lags are new."""
 
 
-def _looks(
+def _updates(
     some: "Some", reader: "SnapshotReader", top: int, every_s: float, changes: int | None
 ) -> Iterator[SketchUpdate]:
     from sfd_stream.kafka.admin import Admin
 
-    admin = Admin(client_properties(some), client_hooks(some))
+    admin = Admin(snapshots.client_properties(some), snapshots.client_hooks(some))
     first, last, count = None, None, 0
     for merged in reader.watch(every_s=every_s, unchanged=True):
         first = first or merged
@@ -96,7 +85,7 @@ def _looks(
 
 
 def _lags(admin: Any, reader: "SnapshotReader", merged: "MergedSketch") -> dict[str, int]:
-    """Messages in the input topic that are not in the sketch, where that topic is on the same cluster."""
+    """By partition: messages of the input topic that are not in the sketch, if that topic is on the same cluster."""
     parts = dict(zip(merged.ages_s, merged.parts, strict=True))
     near = {label: part for label, part in parts.items() if part.id.cluster in (None, reader.cluster_id)}
     places = {label: (part.id.topic, part.id.partition) for label, part in near.items()}
@@ -109,29 +98,29 @@ def _drift(merged: "MergedSketch", first: "MergedSketch", top: int) -> "Drift | 
     try:
         return merged.drift(first, k)
     except ValueError:
-        return None  # not as many directions yet
+        return None  # too few directions yet
 
 
-def _lines(looks: Iterator[SketchUpdate], _top: int, _columns: int) -> None:
+def _lines(updates: Iterator[SketchUpdate], _top: int, _columns: int) -> None:
     from sfd_stream.reader.report import ratio_of
 
-    for look in looks:
-        if not look.changed:
+    for update in updates:
+        if not update.changed:
             continue
-        drift = "" if look.drift is None else f", {_angle(look.drift)}"
-        lag = f", lag {sum(look.lags.values()):,}" if look.lags else ""
-        print_text(f"{look.merged!r}, error {ratio_of(look.merged):.3%}{lag}{drift}")
+        drift = "" if update.drift is None else f", {_angle(update.drift)}"
+        lag = f", lag {sum(update.lags.values()):,}" if update.lags else ""
+        print_text(f"{update.merged!r}, error {ratio_of(update.merged):.3%}{lag}{drift}")
         sys.stdout.flush()
 
 
-def _json_lines(looks: Iterator[SketchUpdate], top: int, columns: int) -> None:
-    """What `read --json` says, with lags and the drift since the first line."""
+def _json_lines(updates: Iterator[SketchUpdate], top: int, columns: int) -> None:
+    """Prints what `read --json` prints, with lags and the drift since the first line."""
     from sfd_stream.cli.output import print_json_line
     from sfd_stream.reader.report import report
 
-    for look in looks:
-        if look.changed:
-            print_json_line({**report(look.merged, top, columns), "lag": look.lags, "drift": _plain(look.drift)})
+    for update in updates:
+        if update.changed:
+            print_json_line({**report(update.merged, top, columns), "lag": update.lags, "drift": _plain(update.drift)})
 
 
 def _plain(drift: "Drift | None") -> dict[str, Any] | None:
@@ -139,29 +128,29 @@ def _plain(drift: "Drift | None") -> dict[str, Any] | None:
     return None if drift is None else {"angles": [float(angle) for angle in drift.angles], "error": float(drift.error)}
 
 
-def _live(looks: Iterator[SketchUpdate], top: int, columns: int) -> None:
+def _live(updates: Iterator[SketchUpdate], top: int, columns: int) -> None:
     from rich.live import Live
 
     with Live("waiting for a first snapshot", refresh_per_second=4) as live:
-        for look in looks:
-            live.update(view(look, top, columns), refresh=True)
+        for update in updates:
+            live.update(view(update, top, columns), refresh=True)
 
 
-def view(look: SketchUpdate, top: int, columns: int) -> Any:
-    """The whole screen, as rich draws it."""
+def view(update: SketchUpdate, top: int, columns: int) -> Any:
+    """The whole screen, as a rich renderable."""
     from rich.console import Group
     from rich.text import Text
 
     from sfd_stream.reader.report import ratio_of
 
-    merged = look.merged
+    merged = update.merged
     whole = len(merged.parts) + len(merged.missing)
     state = f"all {whole} partitions" if merged.complete else f"INCOMPLETE: {len(merged.parts)} of {whole} partitions"
     head = Text(f"{merged.rows:,} rows, error <= {ratio_of(merged):.3%} of ||A||F^2, ")
     head.append(state, style="" if merged.complete else "bold red")
-    if look.drift is not None:
-        head.append(f"; {_angle(look.drift)}")
-    return Group(head, _partitions(look), _spectrum(merged, top, columns))
+    if update.drift is not None:
+        head.append(f"; {_angle(update.drift)}")
+    return Group(head, _partitions(update), _spectrum(merged, top, columns))
 
 
 def _angle(drift: "Drift") -> str:
@@ -171,20 +160,20 @@ def _angle(drift: "Drift") -> str:
     return f"drift {largest:.1f}° ± {error:.1f}° (k = {len(drift.angles)})"
 
 
-def _partitions(look: SketchUpdate) -> Any:
+def _partitions(update: SketchUpdate) -> Any:
     from rich import box
     from rich.table import Table
 
     table = Table("partition", box=box.SIMPLE_HEAD, pad_edge=False)
     for title in ("rows", "lag", "error", "age"):
         table.add_column(title, justify="right")
-    own = {snapshot.id: snapshot.sketch for snapshot in look.snapshots}
-    for label, part in zip(look.merged.ages_s, look.merged.parts, strict=True):
+    own = {snapshot.id: snapshot.sketch for snapshot in update.snapshots}
+    for label, part in zip(update.merged.ages_s, update.merged.parts, strict=True):
         sketch = own.get(part.id)  # none for the parts of a merge
         ratio = f"{sketch.delta / sketch.squared_frobenius:.3%}" if sketch and sketch.squared_frobenius else ""
-        lag = f"{look.lags[label]:,}" if label in look.lags else "?"
-        table.add_row(_safe(label), f"{part.rows:,}", lag, ratio, f"{look.merged.ages_s[label]:,.0f} s")
-    for label in look.merged.missing:
+        lag = f"{update.lags[label]:,}" if label in update.lags else "?"
+        table.add_row(_safe(label), f"{part.rows:,}", lag, ratio, f"{update.merged.ages_s[label]:,.0f} s")
+    for label in update.merged.missing:
         table.add_row(_safe(label), "missing", "", "", "", style="bold red")
     return table
 
@@ -207,7 +196,7 @@ def _spectrum(merged: "MergedSketch", top: int, columns: int) -> Any:
 
 
 def _safe(text: str) -> Any:
-    """Neither markup nor control characters."""
+    """The text without markup and control characters."""
     from rich.text import Text
 
     return Text(printable(text))

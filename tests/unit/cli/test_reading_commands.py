@@ -18,9 +18,9 @@ from rich.console import Console
 
 from sfd_stream import SnapshotReader
 from sfd_stream.cli import logins, main
-from sfd_stream.cli.build import listener_beside
+from sfd_stream.cli.build import listener_next_to_worker
 from sfd_stream.cli.commands.watch import SketchUpdate, view
-from sfd_stream.config import HttpSettings
+from sfd_stream.config.model import HttpSettings
 from sfd_stream.errors import SettingsError
 from sfd_stream.kafka import admin
 from sfd_stream.kafka.errors import Hooks
@@ -415,10 +415,10 @@ def test_merge_beside_a_worker_takes_another_port_unless_it_was_told_which() -> 
     with listening("127.0.0.1", 0) as worker:
         taken = worker.getsockname()[1]
         http = HttpSettings(port=taken)
-        with listener_beside(http, own_port=False) as other:
+        with listener_next_to_worker(http, own_port=False) as other:
             assert other.getsockname()[1] != taken
         with pytest.raises(SettingsError, match=f"http.port {taken} of 127.0.0.1 is in use"):
-            listener_beside(http, own_port=True)
+            listener_next_to_worker(http, own_port=True)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from sfd_stream.cli.snapshot_options import client_properties, reader_of, say_written, some_settings, warn_if_incomplete
+from sfd_stream.cli.snapshot_options import (
+    client_properties,
+    print_written,
+    reader_of,
+    some_settings,
+    warn_if_incomplete,
+)
 from sfd_stream.errors import SettingsError
 from tests.unit.cli.commands.published import SKETCHES, merged
 
@@ -37,5 +43,5 @@ def test_a_missing_partition_is_named_on_standard_error(capsys: pytest.CaptureFi
 
 
 def test_a_written_file_is_described(capsys: pytest.CaptureFixture[str]) -> None:
-    say_written(Path("sketch.svg"), merged(), ["spectrum", "energy"], as_json=False)
+    print_written(Path("sketch.svg"), merged(), ["spectrum", "energy"], as_json=False)
     assert capsys.readouterr().out.startswith("sketch.svg: spectrum, energy of MergedSketch(")

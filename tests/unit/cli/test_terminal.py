@@ -17,10 +17,10 @@ from rich.console import Console
 
 from sfd_stream import SnapshotReader
 from sfd_stream.cli import app, main
-from sfd_stream.cli.commands.doctor import _show
+from sfd_stream.cli.commands.doctor import _print
 from sfd_stream.cli.commands.watch import SketchUpdate, view
 from sfd_stream.cli.output import print_json, print_table
-from sfd_stream.demo.view import Teller
+from sfd_stream.demo.view import DemoOutput
 from sfd_stream.doctor import Examined
 from sfd_stream.doctor.check import warning
 from sfd_stream.errors import RefusedStateError
@@ -121,14 +121,14 @@ def test_tables_are_safe_at_any_width(width: int, monkeypatch: pytest.MonkeyPatc
 
 
 def test_what_doctor_finds_is_printed_safely(capsys: pytest.CaptureFixture[str]) -> None:
-    _show(Examined("store", warning(EVIL, EVIL)))
+    _print(Examined("store", warning(EVIL, EVIL)))
     printed = capsys.readouterr().out
     assert_safe(printed)
     assert printed.count(SAFE) == 2
 
 
 def test_what_the_demo_says_is_printed_safely() -> None:
-    teller = Teller(Console(file=io.StringIO(), width=300))
+    teller = DemoOutput(Console(file=io.StringIO(), width=300))
     teller.say(EVIL)
     teller.check(EVIL)
     teller.bars([(1.0, EVIL)])

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sfd_stream.config.types import parse_size, show_size
+from sfd_stream.config.types import parse_size, size_text
 
 
 @pytest.mark.parametrize(
@@ -26,4 +26,4 @@ def test_what_is_no_size_is_refused(text: str) -> None:
 
 @given(st.integers(min_value=0, max_value=2**62))
 def test_a_shown_size_reads_back(size: int) -> None:
-    assert parse_size(show_size(size)) == size
+    assert parse_size(size_text(size)) == size

@@ -26,7 +26,7 @@ FOREIGN_FONT = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
 WIDTH = 108
 
 
-class Still(view.Teller):
+class Still(view.DemoOutput):
     """All but the live table, which does not keep still; as if called from the folder of a clone."""
 
     def __init__(self, console: Console, folder: str) -> None:
@@ -44,7 +44,7 @@ class Still(view.Teller):
 def main_() -> None:
     console = Console(record=True, force_terminal=True, width=WIDTH, file=io.StringIO())
     with tempfile.TemporaryDirectory() as folder:
-        view.Teller = lambda: Still(console, folder)  # type: ignore[misc, assignment]
+        view.DemoOutput = lambda: Still(console, folder)  # type: ignore[misc, assignment]
         picture = Path(folder, "sfd-demo.svg")
         code = main(["demo", "--picture", str(picture)])
         assert code == 0, console.export_text()

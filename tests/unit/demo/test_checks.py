@@ -20,8 +20,8 @@ from sfd_stream.demo import anomalies, checks
 from sfd_stream.demo.anomalies import FoundRow, ScoredRows
 from sfd_stream.demo.picture import Picture
 from sfd_stream.demo.script import Story
-from sfd_stream.demo.stage import DemoWorker, Ground, Workers
-from sfd_stream.demo.view import StreamView, Teller, view
+from sfd_stream.demo.stage import DemoSetup, DemoWorker, Workers
+from sfd_stream.demo.view import DemoOutput, StreamView, view
 from sfd_stream.sketch.estimator import SparseFrequentDirections
 from sfd_stream.sketch.scoring.causes import Cause
 from sfd_stream.sketch.sketch import Sketch
@@ -160,13 +160,13 @@ def test_while_it_stays_a_worker_that_dies_ends_it(tmp_path: Path) -> None:
     process.wait()
     log = tmp_path / "worker-1.log"
     log.write_text('{"event": "no more room"}\n')
-    ground = Ground("b:1", "rows", "sketches", "g", "file:///x", given=False)
-    teller, worker = Teller(), DemoWorker(1, log, process)
+    ground = DemoSetup("b:1", "rows", "sketches", "g", "file:///x", given=False)
+    teller, worker = DemoOutput(), DemoWorker(1, log, process)
     with Workers(tmp_path, tmp_path / "s.yaml", ground, all={1: worker}) as workers:
         workers.start = lambda _: worker  # type: ignore[method-assign]
         worker.page = lambda: "http://x/"  # type: ignore[method-assign]
-        story = Story(ground, None, workers, teller, None, lambda: 0)  # type: ignore[arg-type]
-        story.truth, story.feed = SimpleNamespace(messages=[b""]), SimpleNamespace(send=lambda *_: None)  # type: ignore[assignment]
+        truth, feed = SimpleNamespace(messages=[b""]), SimpleNamespace(send=lambda *_: None)
+        story = Story(ground, None, workers, teller, truth, feed, lambda: 0)  # type: ignore[arg-type]
         with pytest.raises(checks.DemoError, match=r"worker 1 ended with exit code 3 before Ctrl-C; .*: no more room"):
             story.stay()
 
@@ -196,7 +196,7 @@ def test_the_live_table_shows_who_has_what_and_what_nobody_has() -> None:
 
 
 def test_where_there_is_no_terminal_lines_are_plain_and_whole(capsys: pytest.CaptureFixture[str]) -> None:
-    teller = Teller()
+    teller = DemoOutput()
     assert not teller.live
     teller.chapter("Rows")
     long = " ".join("x" * 200)  # a space at its end would stay or go with the version of rich
@@ -214,7 +214,7 @@ def test_on_a_terminal_the_table_is_drawn_below_and_gone_again_at_the_end() -> N
         looked.set()
         return StreamView(10, 20, {2: [part(0)]})
 
-    teller = Teller(Console(file=out, force_terminal=True, width=100))
+    teller = DemoOutput(Console(file=out, force_terminal=True, width=100))
     with teller.watching(look):
         assert looked.wait(30)
         teller.say("a line above")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tests.unit.demo.conftest import Playing
 
 ROOT = Path(__file__).parents[3]
-pytestmark = pytest.mark.xdist_group("installed")  # one environment is enough
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("installed")]  # one environment is enough
 
 
 def run(command: list[str]) -> None:

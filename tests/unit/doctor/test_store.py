@@ -71,7 +71,7 @@ def test_what_was_in_the_store_stays(tmp_path: Path) -> None:
 @pytest.mark.xdist_group("s3")
 class TestS3:
     def test_a_good_bucket_is_good_and_left_empty(self, s3_server: SeaweedServer, tmp_path: Path) -> None:
-        from sfd_stream.storage import open_store
+        from sfd_stream.storage.open import open_store
 
         url = s3_server.new_url()
         options = {f"checkpoint.options.{key}": value for key, value in s3_server.options().items()}

@@ -14,7 +14,7 @@ from sfd_stream.cli.build import shape_of
 from sfd_stream.config import Settings, load
 from sfd_stream.doctor.check import Verdict
 from sfd_stream.doctor.topics import compaction, exists, message_size, partitions
-from sfd_stream.storage import open_store
+from sfd_stream.storage.open import open_store
 from tests.support.kafka import free_ports
 from tests.system.checkpoints.conftest import History, Site
 from tests.unit.doctor.clinic import Clinic, Diagnosis

@@ -6,21 +6,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sfd_stream.processes.restarts import FINAL_CODES, Crew
+from sfd_stream.processes.restarts import FINAL_CODES, RestartPolicy
 from sfd_stream.retry import Backoff
 
 BACKOFF = Backoff(first_s=1.0, longest_s=8.0)
 
 
-def crew(workers: int = 2, *, until_end: bool = False) -> Crew:
-    made = Crew(workers, until_end=until_end, backoff=BACKOFF, jitter=lambda: 1.0)
+def crew(workers: int = 2, *, until_end: bool = False) -> RestartPolicy:
+    made = RestartPolicy(workers, until_end=until_end, backoff=BACKOFF, jitter=lambda: 1.0)
     for number in made.due(0.0):
         made.started(number, 0.0)
     return made
 
 
 def test_all_are_due_at_once() -> None:
-    assert Crew(3, until_end=False, backoff=BACKOFF, jitter=lambda: 1.0).due(0.0) == [1, 2, 3]
+    assert RestartPolicy(3, until_end=False, backoff=BACKOFF, jitter=lambda: 1.0).due(0.0) == [1, 2, 3]
 
 
 @pytest.mark.parametrize("code", [1, -9, -11, 130, 143, 0])

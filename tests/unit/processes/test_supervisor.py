@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sfd_stream.processes.restarts import Crew
+from sfd_stream.processes.restarts import RestartPolicy
 from sfd_stream.processes.supervisor import Supervisor
 from sfd_stream.retry import Backoff
 
@@ -46,7 +46,7 @@ class Stage:
         self.children: list[FakeChild] = []
         self.plot: dict[float, Callable[[], None]] = {}
         self._child = child
-        crew = Crew(workers, until_end=until_end, backoff=Backoff(1.0, 8.0), jitter=lambda: 1.0)
+        crew = RestartPolicy(workers, until_end=until_end, backoff=Backoff(1.0, 8.0), jitter=lambda: 1.0)
         self.supervisor = Supervisor(
             crew, self._spawn, Silent(), clock=lambda: self.now_s, pause=self._pause, stop_budget_s=10.0
         )

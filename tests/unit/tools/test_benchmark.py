@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sfd_stream.storage import MemoryStore
+from sfd_stream.storage.memory import MemoryStore
 from sfd_stream.tools import benchmark, sizing
 from tests.unit.storage.faults import FailBefore, FaultyStore
 
@@ -40,10 +40,10 @@ def test_a_large_shape_is_reckoned_from_a_small_one_in_proportion() -> None:
     """On a clock that goes by calls the measured part is the same, so only the scaling differs."""
     small = sizing.plain_shape(500, benchmark.CALIBRATED_ELL).parameters
     large = sizing.plain_shape(500, 10 * benchmark.CALIBRATED_ELL).parameters
-    row_s, look_s = benchmark.calibrated(small, 20, 1.0, ticking())
+    row_s, sketch_s = benchmark.calibrated(small, 20, 1.0, ticking())
     larger_row_s, larger_look_s = benchmark.calibrated(large, 20, 1.0, ticking())
     assert larger_row_s == pytest.approx(10 * row_s)
-    assert larger_look_s == pytest.approx(100 * look_s)
+    assert larger_look_s == pytest.approx(100 * sketch_s)
 
 
 def test_a_stores_answers_are_timed_and_nothing_stays() -> None:

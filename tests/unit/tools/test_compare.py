@@ -47,6 +47,7 @@ def test_lines_are_chosen_by_the_beginning_of_their_names() -> None:
         chosen(lines(), ["sktch"])
 
 
+@pytest.mark.slow
 def test_a_tree_against_itself_is_measured_in_both_processes(tmp_path: Path) -> None:
     with ExitStack() as stack:
         result = compare(line_of(DECODE), {"old": HERE, "new": HERE}, 1, Bench(tmp_path, stack, 1.0))

@@ -14,19 +14,19 @@ from sfd_stream.state.steps import Fenced
 from sfd_stream.storage.memory import MemoryStore
 from sfd_stream.tools import repair
 from sfd_stream.tools.inspect import Place, stand
-from sfd_stream.tools.repair import TRIES, Workbench
+from sfd_stream.tools.repair import TRIES, StoreSession
 from tests.unit.state.chains import BINDING, Memory, grown
 
 PLACE = Place("group", "rows", 0)
 
 
-def bench(states: int = 3) -> Workbench:
+def bench(states: int = 3) -> StoreSession:
     """A store with a chain of this many states."""
     memory, store = Memory(), MemoryStore(uuid.uuid4().hex)
     grown(memory, states=states)
     for key, data in memory.objects.items():
         store.put(key, data)
-    return Workbench(store, Patience(5.0, lambda: 0.0, lambda _: None, lambda: 1.0), lambda: 99.0)
+    return StoreSession(store, Patience(5.0, lambda: 0.0, lambda _: None, lambda: 1.0), lambda: 99.0)
 
 
 def test_a_rollback_is_a_new_manifest_of_an_older_state() -> None:

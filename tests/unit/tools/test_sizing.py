@@ -10,16 +10,25 @@ import pytest
 
 from sfd_stream.reader.merged import merge
 from sfd_stream.score.bases import basis_of
-from sfd_stream.sketch.builder import SketchBuilder
+from sfd_stream.sketch.builder import Parameters, SketchBuilder
 from sfd_stream.sketch.rows import RowBlock
 from sfd_stream.sketch.synthetic import paper_synthetic
-from sfd_stream.state.partition import Durable, PartitionState, encode
+from sfd_stream.state.manifest import Binding
+from sfd_stream.state.partition import Durable, PartitionState, Shape, encode
+from sfd_stream.storage.memory import MemoryStore
 from sfd_stream.tools import sizing
 from sfd_stream.wire.columns import FixedColumns
-from sfd_stream.wire.rows.decode import DecodedBatch, decode, encode_rows
+from sfd_stream.wire.rows.decode import DecodedBatch, decode
+from sfd_stream.wire.rows.encode import encode_rows
 from sfd_stream.wire.snapshot_ids import SnapshotId
-from sfd_stream.wire.snapshots import encode_snapshot, snapshot_of
+from sfd_stream.wire.snapshots import SnapshotEncoder
+from tests.system.fakes import D
 from tests.unit.reader.made import rows_of, sketch_of, snapshot
+from tests.unit.storage.faults import FaultyStore
+from tests.unit.worker.chains import a_log, answering, chain_on, driven
+
+BINDING = Binding("cluster", "topic-id", "group", "rows", 0)
+PLAIN = Shape(FixedColumns(D), Parameters(D, ell=4, buffer_entries_max=400))
 
 
 @pytest.mark.parametrize("epsilon", [0.01, 0.05, 0.5])
@@ -55,12 +64,12 @@ def test_a_snapshot_is_as_large_as_estimated(dtype: str, sums: bool) -> None:
     ell, d = 20, 1_000
     builder = SketchBuilder(sizing.plain_shape(d, ell).parameters)
     builder.absorb(RowBlock.from_csr(paper_synthetic(5_000, d, 50)))
-    snapshot = snapshot_of(
+    encoded = SnapshotEncoder("t", "", 0, dtype=dtype, column_sums=sums).encode(
         builder.sketch(), FixedColumns(d), SnapshotId("c", "g", "t", 0, 1, 1),
-        partitions=1, next_offset=5_000, made_at_s=1.0, dtype=dtype, column_sums=sums,
+        partitions=1, next_offset=5_000, made_at_s=1.0,
     )  # fmt: skip
     estimated = sizing.snapshot_bytes(ell, d, dtype=dtype, column_sums=sums)
-    assert 0.85 * estimated <= len(encode_snapshot(snapshot)) <= estimated
+    assert 0.85 * estimated <= len(encoded) <= estimated
 
 
 def test_checkpoints_of_an_hour_are_as_large_as_estimated() -> None:
@@ -104,6 +113,38 @@ def _refs(parts: tuple[object, ...]) -> tuple[object, ...]:
 
 def _batch(messages: list[bytes], d: int) -> DecodedBatch:
     return decode(messages, FixedColumns(d))
+
+
+def test_a_checkpoint_makes_as_many_store_requests_as_estimated() -> None:
+    """Counted on a store: the checkpoint, the owner check before a snapshot is published, and the pruning."""
+    store = FaultyStore(MemoryStore("requests"))
+    chain = chain_on(store)
+    state = driven(chain.claim(BINDING, PLAIN, "earliest", answering(a_log)))[0]
+    counted, expected, checkpoints = 0, 0.0, 40
+    for number in range(checkpoints):
+        before, shrinks, snapshot = len(store.calls), state.builder.shrinks, b"snapshot" if number % 4 == 0 else None
+        state.apply(_batch(list(encode_rows(paper_synthetic(40, D, 3))), D), state.next_offset + 40, None, 0)
+        driven(chain.write(state.freeze(), BINDING, snapshot))
+        if snapshot:
+            driven(chain.check_owner())
+        driven(chain.prune())
+        if number >= 3:  # before that there is nothing to delete
+            counted += len(store.calls) - before
+            expected += sizing.CHECKPOINT_REQUESTS
+            expected += sizing.SKETCH_REQUESTS * (state.builder.shrinks > shrinks)
+            expected += sizing.SNAPSHOT_REQUESTS * (snapshot is not None)
+    assert state.builder.shrinks > 3
+    assert 0.9 <= counted / expected <= 1.1
+
+
+def test_an_hour_has_the_requests_of_its_checkpoints_and_the_bytes_of_its_rows() -> None:
+    shape, load = sizing.plain_shape(1_000, 20), sizing.Load(40.0, 2, 20, 60.0, 10**9, snapshot_every_s=math.inf)
+    assert 2 * 60 * sizing.CHECKPOINT_REQUESTS <= sizing.store_requests_per_hour(shape, load) <= 2 * 60 * 10
+    messages = list(encode_rows(paper_synthetic(100, 1_000, 20)))
+    record = sum(map(len, messages)) / 100
+    assert 0 < sizing.broker_bytes_per_s(shape, load) / 40 - record < 36
+    idle = sizing.Load(0.0, 2, 20, 60.0, 10**9, snapshot_every_s=60.0)
+    assert sizing.store_requests_per_hour(shape, idle) == sizing.broker_bytes_per_s(shape, idle) == 0
 
 
 def test_a_pod_has_room_for_the_partitions_of_one_that_is_away() -> None:

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from sfd_stream.cli import build, main
-from sfd_stream.cli.commands.merge import prepare_topic
 from sfd_stream.config import load
-from sfd_stream.tools.topics import merge_topic_config, wanted_topics
+from sfd_stream.tools.topics import create_missing, merge_topic, wanted_topics
 from tests.support.kafka import Broker
 from tests.unit.kafka.test_topics import FakeAdmin
 
@@ -56,7 +55,7 @@ def test_run_and_merge_create_their_topics_as_topics_does(inline_bytes: int, mon
     admin = Recorder({})
     monkeypatch.setattr(build, "admin_of", lambda _: admin)
     build.make_output_topic(settings, timeout_s=1.0)
-    prepare_topic(admin, "world", merge_topic_config(settings.kafka))
+    create_missing(admin, [merge_topic("world", settings.kafka)])
     assert admin.created == [(wanted.name, wanted.partitions, wanted.config) for wanted in (sketches, world)]
 
 

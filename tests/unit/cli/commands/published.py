@@ -27,4 +27,4 @@ def publish_to(command: Any, monkeypatch: pytest.MonkeyPatch, snapshots: list[Sn
     def reader_of(*_: object) -> Iterator[Any]:
         yield SimpleNamespace(merged=lambda: merged(snapshots), latest=lambda: snapshots, history=lambda: iter(()))
 
-    monkeypatch.setattr(command, "reader_of", reader_of)
+    monkeypatch.setattr(command.snapshots, "reader_of", reader_of)
