@@ -268,9 +268,16 @@ def scores(scenario: Scenario) -> Scenario:
     )
 
 
+def extremes(scenario: Scenario) -> Scenario:
+    """The same, with scorers that write only extreme rows, by a pinned basis."""
+    made = scores(scenario)
+    faults = tuple(fault for fault in made.faults if fault.kind != "damaged object")
+    return replace(made, extreme=True, columns="fixed", faults=faults)
+
+
 def mixed(scenario: Scenario) -> Scenario:
     """Half of the seeds as they are, the others with one of the aims each."""
-    aims = [aim for name, aim in AIMS.items() if name not in ("mixed", "scores")]
+    aims = [aim for name, aim in AIMS.items() if name not in ("mixed", "scores", "extremes")]
     return scenario if scenario.seed % 2 == 0 else aims[scenario.seed // 2 % len(aims)](scenario)
 
 
@@ -290,5 +297,6 @@ AIMS: dict[str, Callable[[Scenario], Scenario]] = {
     "pauses": pauses,
     "logs": logs,
     "scores": scores,
+    "extremes": extremes,
     "mixed": mixed,
 }

@@ -27,6 +27,7 @@ POINTED = (
     "tools/",
     "config/container_limits.py",
     "kafka/",
+    "loop/",
     "worker/",
     "score/",
     "state/partition.py",

@@ -145,7 +145,7 @@ MUTATIONS: dict[str, Mutation] = {
         400,
         aim="pauses",
     ),
-    "sketch on two threads": one("worker/runtime.py", 'DaemonExecutor(1, "sketch")', 'DaemonExecutor(2, "sketch")'),
+    "sketch on two threads": one("loop/runtime.py", 'DaemonExecutor(1, "sketch")', 'DaemonExecutor(2, "sketch")'),
     "random state shared between partitions": one(
         "cli/build.py",
         "seed=(sketch.seed, partition),",
@@ -203,16 +203,15 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "commits overtake each other": one(
         "kafka/commits.py",
-        "for partition, what in self.waiting.items() if not self.is_sent(partition)}",
-        "for partition, what in self.waiting.items()}",
+        "for partition, what in due.items() if not self.is_sent(partition)}",
+        "for partition, what in due.items()}",
         400,
         aim="commits",
     ),
     "republication puts the next snapshot off": one(
-        "worker/partitions.py",
-        "    def begin_republication(self, now_s: float) -> None:\n        self.republished_at_s = now_s",
-        "    def begin_republication(self, now_s: float) -> None:\n"
-        "        self.republished_at_s = self.snapshot_at_s = now_s",
+        "worker/worker.py",
+        "                taken.republished_at_s = now_s",
+        "                taken.republished_at_s = taken.unpublished.begun_at_s = now_s",
     ),
     "unpublished state not published by the next owner": one(
         "worker/worker.py",
@@ -243,7 +242,7 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "a cancelled transaction is not awaited": one(
         "worker/transactional.py",
-        "        if self._open is not None and owned.number in self._carried:\n",
+        "        if (last := self.transactions.last(owned.number)) is not None:\n",
         "        if False:\n",
         300,
         aim="claims",
@@ -281,7 +280,7 @@ MUTATIONS: dict[str, Mutation] = {
         aim="transactions",
     ),
     "a claim never retried": one(
-        "worker/jobs.py",
+        "loop/jobs.py",
         "            delay_s = outage.failed(",
         '            if wait.what == "CreateIfAbsent":\n                raise\n            delay_s = outage.failed(',
     ),
@@ -297,7 +296,7 @@ MUTATIONS: dict[str, Mutation] = {
         aim="stalls",
     ),
     "a job advanced after release": one(
-        "worker/jobs.py",
+        "loop/jobs.py",
         "        running = self._running.pop(key, None)\n",
         "        running = None\n",
         300,
@@ -311,8 +310,8 @@ MUTATIONS: dict[str, Mutation] = {
                 "",
             ),
             Edit(
-                "worker/snapshots.py",
-                "        if owned.chain.owes_snapshot and elapsed_s",
+                "state/policy.py",
+                "        if owed and elapsed_s",
                 "        if False and elapsed_s",
             ),
         ),
@@ -325,9 +324,9 @@ MUTATIONS: dict[str, Mutation] = {
         aim="pauses",
     ),
     "a failed commit not retried": one(
-        "worker/delivery.py",
-        "                self._again_s = now_s + COMMIT_AGAIN_S",
-        "                pass",
+        "kafka/commits.py",
+        "                self.waiting[tp.partition] = self._wanted[tp.partition]\n",
+        "",
         400,
         aim="commits",
     ),
@@ -339,8 +338,8 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "merge counts a part twice": one(
         "merge.py",
-        "        parts = [snapshot for reader in self._inputs for snapshot in _held(reader)]",
-        "        parts = [snapshot for reader in self._inputs for snapshot in [*_held(reader), *_held(reader)[:1]]]",
+        "        parts = [snapshot for reader in self.inputs for snapshot in _held(reader)]",
+        "        parts = [snapshot for reader in self.inputs for snapshot in [*_held(reader), *_held(reader)[:1]]]",
         aim="mergers",
     ),
     "a merger keeps its epoch": one(

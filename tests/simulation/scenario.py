@@ -83,6 +83,8 @@ class Scenario:
     """Whether `sfd-stream merge` merges what is published."""
     score: Literal["none", "transactional", "at-least-once"] = "none"
     """How `sfd-stream score` delivers scores of what is read, if it runs."""
+    extreme: bool = False
+    """Whether it writes only extreme rows (`score.when`), by a pinned basis."""
     preempt: float = 0.05
     stall: float = 0.0005
     points: bool = False

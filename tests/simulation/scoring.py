@@ -1,7 +1,7 @@
 """`sfd-stream score` as simulated processes of a group of their own, and its laws.
 
 Every row of the input topic has its score on the score topic before its offset is committed, and with transactions
-exactly one that readers of committed records see.
+exactly one that readers of committed records see. With thresholds that holds for extreme rows, and others have none.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 
 from tests.simulation.broker import LogRecord
 from tests.simulation.clients import world
+from tests.simulation.extremes import Extremes
 from tests.simulation.judge import GROUP, INPUT, Judge
 from tests.simulation.loader import Universe
 from tests.simulation.scenario import Fault, Scenario
@@ -39,6 +40,10 @@ class Scoring:
         self._judge = judge
         self._content = judge.content
         self._settings = _scored(reference, settings, scenario.score)
+        self._extremes: Extremes | None = None
+        if scenario.extreme:
+            self._extremes = Extremes(reference, self._settings, scenario.partitions)
+            self._settings = self._extremes.settings
         self._is_once = scenario.score == "transactional"
         self._processes: dict[int, Process] = {}
         self._starts = 0
@@ -147,6 +152,8 @@ class Scoring:
             self._judge.fail("scores", f"{who} scores {place}, which is no row")
         if self._is_once and self._scores[place] > 1:
             self._judge.fail("scored once", f"{who} scores {place} again")
+        if self._extremes is not None and (fault := self._extremes.fault(score)):
+            self._judge.fail("extreme rows", f"{who} scores {place}, which {fault}")
 
     def _committed(self, topic: str, partition: int, offset: int, metadata: str, who: str) -> None:
         if not who.startswith("scorer"):
@@ -155,10 +162,17 @@ class Scoring:
         world().history.note("broker", f"commit of {topic}/{partition} at {offset} by {who}, a scorer")
         begun = self._whole.setdefault(partition, world().broker.topics[INPUT].logs[partition].start)
         for passed in range(begun, offset):
-            missing = [r for r in range(self._rows_at(partition, passed)) if not self._scores[partition, passed, r]]
+            missing = [r for r in self._wanted(partition, passed) if not self._scores[partition, passed, r]]
             if missing:
                 self._judge.fail("scored before committed", f"{who} passes {(partition, passed)} without {missing}")
         self._whole[partition] = max(begun, offset)
+
+    def _wanted(self, partition: int, offset: int) -> list[int]:
+        """The rows of a record that must have a score."""
+        rows = range(self._rows_at(partition, offset))
+        if self._extremes is None or not rows:
+            return list(rows)
+        return [row for row in rows if self._extremes.reported(partition, offset)[row]]
 
     def _rows_at(self, partition: int, offset: int) -> int:
         below = self._content.below[partition]

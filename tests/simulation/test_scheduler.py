@@ -218,4 +218,4 @@ def test_points_let_another_task_run_between_two_statements(tmp_path: Path) -> N
 def test_the_whole_package_loads_on_substitutes() -> None:
     universe = Universe(ROOT, p.substitutes(p.Randomness()))
     assert universe["worker.worker"].Worker is not None
-    assert universe["worker.runtime"].threading.Event is p.Event
+    assert universe["loop.runtime"].threading.Event is p.Event

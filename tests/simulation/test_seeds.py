@@ -36,6 +36,7 @@ def test_without_faults_every_law_holds(seed: int) -> None:
     assert simulate(scenario).violation is None
 
 
+@pytest.mark.slow
 def test_the_same_seed_is_the_same_history_under_any_hash_seed() -> None:
     """Digests of whole histories: every write, commit, callback, log line and step."""
     script = f"{CODE} print([simulate(draw(seed)).digest for seed in range(6)])"
