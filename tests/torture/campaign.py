@@ -6,6 +6,7 @@ import contextlib
 import json
 import random
 import shutil
+import subprocess
 import sys
 import threading
 import time
@@ -23,6 +24,7 @@ from sfd_stream.reader.reader import SnapshotReader
 from tests.system.runs import PROTOCOLS, Run
 from tests.torture.checks import Finding, check_everything
 from tests.torture.faults import FAULTS, SESSION_S, Parts, plan
+from tests.torture.hanging import abort, hanging_transactions
 from tests.torture.load import Load
 from tests.torture.parts import Brokers, Clock, DiskStore, S3Store, copy_logs
 from tests.torture.programs import Keeper, Program, merge, worker
@@ -237,14 +239,9 @@ class Campaign:
         self.ends = end_offsets(self.parts.brokers.direct, self.topic)
         drained = Finding("drains: durable, committed, published, merged")
         self.findings.append(drained)
-        deadline, left = time.monotonic() + DRAINS_WITHIN_S, ["?"]
-        told_at_s = time.monotonic()
-        while left and time.monotonic() < deadline:
-            time.sleep(0.5)
-            left = self._left()
-            if time.monotonic() > told_at_s + 30:
-                told_at_s = time.monotonic()
-                self._log(f"waiting for: {'; '.join(left[:3])}")
+        left = self._wait_for_drain()
+        if left and self.shape.delivery == "transactional" and self._end_hanging_transactions():
+            left = self._wait_for_drain()
         drained.violations += [f"after {DRAINS_WITHIN_S:.0f} s: {one}" for one in left]
         self._log("stopping the programs")
         self.keeper.stop()
@@ -255,6 +252,34 @@ class Campaign:
             one.start()
         for one in stopping:
             one.join()
+
+    def _wait_for_drain(self) -> list[str]:
+        """What is left after `DRAINS_WITHIN_S`: nothing in a campaign that passes."""
+        deadline, left = time.monotonic() + DRAINS_WITHIN_S, ["?"]
+        told_at_s = time.monotonic()
+        while left and time.monotonic() < deadline:
+            time.sleep(0.5)
+            left = self._left()
+            if time.monotonic() > told_at_s + 30:
+                told_at_s = time.monotonic()
+                self._log(f"waiting for: {'; '.join(left[:3])}")
+        return left
+
+    def _end_hanging_transactions(self) -> bool:
+        """Whether Kafka's own tool found any: a fault of the broker, which the campaign ends as a person would."""
+        direct = self.parts.brokers.direct
+        try:
+            found = hanging_transactions(direct, range(1, len(self.parts.brokers.nodes) + 1))
+            for one in found:
+                abort(direct, one)
+        except subprocess.SubprocessError as error:
+            self.trouble.append(f"kafka-transactions: {error!r:.500}")
+            return False
+        self._log(f"{len(found)} hanging transactions")
+        if found:
+            what = f"{len(found)} found by kafka-transactions and aborted: {', '.join(map(str, found))}"
+            self.findings.append(Finding("broker fault: hanging transaction", what))
+        return bool(found)
 
     def _left(self) -> list[str]:
         """What has not arrived yet. The first stage that is incomplete is enough."""
