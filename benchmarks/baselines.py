@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy.sparse.linalg import svds
 
 Float = npt.NDArray[np.float64]
 
@@ -80,5 +81,48 @@ def lsi_one_pass(A: Any, ell: int) -> Float:
     return np.ascontiguousarray((model.projection.u * model.projection.s).T)
 
 
-def has_gensim() -> bool:
-    return find_spec("gensim") is not None
+def lanczos(A: Any, ell: int) -> Float:
+    """ARPACK by scipy's svds: exact to machine precision, many passes over the matrix."""
+    _, singular, VT = svds(A, k=min(ell, min(A.shape) - 1), v0=np.random.default_rng(0).standard_normal(min(A.shape)))
+    return np.asarray(singular[::-1, None] * VT[::-1])
+
+
+def without_power_steps(A: Any, ell: int) -> Float:
+    """Randomized SVD (Halko, Martinsson, Tropp 2011) in two passes: no power step."""
+    from sklearn.utils.extmath import randomized_svd
+
+    _, singular, VT = randomized_svd(A, n_components=ell, n_iter=0, random_state=0)
+    return np.asarray(singular[:, None] * VT)
+
+
+def by_fbpca(A: Any, ell: int) -> Float:
+    """Facebook's randomized SVD, with its own defaults: two power steps, so six passes over the matrix."""
+    from fbpca import pca
+
+    state = np.random.get_state()  # noqa: NPY002 - fbpca draws from the global generator
+    np.random.seed(0)  # noqa: NPY002
+    try:
+        _, singular, VT = pca(A, k=ell, raw=True)
+    finally:
+        np.random.set_state(state)  # noqa: NPY002
+    return np.asarray(singular[:, None] * VT)
+
+
+def tropp_one_pass(A: Any, ell: int) -> Float:
+    """Tropp, Yurtsever, Udell and Cevher 2017 for A'A: the Nystrom approximation from one pass, d x 2 ell."""
+    d = A.shape[1]
+    test = np.linalg.qr(np.random.default_rng(0).standard_normal((d, min(2 * ell, d))))[0]
+    seen = np.zeros_like(test)
+    for start in range(0, A.shape[0], 1_000):
+        rows = A[start : start + 1_000]
+        seen += rows.T @ (rows @ test)
+    shift = np.sqrt(d) * np.finfo(float).eps * np.linalg.norm(seen, 2)
+    seen += shift * test
+    factor = np.linalg.cholesky(test.T @ seen).T
+    U, singular, _ = np.linalg.svd(np.linalg.solve(factor.T, seen.T).T, full_matrices=False)
+    kept = np.sqrt(np.maximum(singular[:ell] ** 2 - shift, 0.0))
+    return np.asarray(kept[:, None] * U[:, :ell].T)
+
+
+def is_installed(package: str) -> bool:
+    return find_spec(package) is not None

@@ -40,7 +40,7 @@ from rich.console import Console
 from benchmarks import compared
 from benchmarks.data import STREAMS, TARGETS, load, zipf_text
 from benchmarks.stream import CHUNK, ELL, D, fill, messages_of
-from benchmarks.tables import Table
+from benchmarks.tables import Table, paste
 from sfd_stream import paper_synthetic
 from tests.support.kafka import start_broker
 from tests.support.trees import HERE, RELEASED, NoHistoryError, environment_of, extract
@@ -50,6 +50,25 @@ COVERAGE_MIN = 0.9
 """An interval that covers less is not printed as one: too few pairs."""
 
 LIMIT_S = 300.0
+PAGE = Path(__file__).parents[1] / "docs" / "performance.md"
+BARS = {
+    "worker: packed, rows of 10": (1.2, 1.6),
+    "worker: packed, rows of 100": (1.1, 1.4),
+    "worker: lists, rows of 10": (1.3, 2.0),
+    "worker: blocks, rows of 100": (1.0, 1.2),
+    "worker: names, rows of 10": (3.0, 5.0),
+    "decode: names, rows of 10": (5.0, 25.0),
+    "sketch: default (z=100)": (1.1, 1.4),
+    "sketch: z=5": (1.0, 1.3),
+    "sketch: z=20": (1.2, 1.6),
+    "sketch: z=500": (1.0, 1.2),
+    "sketch: ell=10": (1.2, 1.6),
+    "sketch: ell=100": (1.0, 1.3),
+    "sketch: turning, ell=30": (1.8, 2.5),
+    "sketch: Zipf, ell=50": (1.1, 1.5),
+}
+"""Floor and goal of the speed against commit 75b2d4e."""
+
 NAMES_D = 1_024
 
 
@@ -295,6 +314,18 @@ def table(results: Sequence[Result], against: str) -> Table:
     return Table("compare", title, columns, rows)
 
 
+def with_bars(found: Table) -> Table:
+    """The table with the bar of each line, for the page."""
+    rows = [
+        [*row[:-1], _bar(*BARS[row[0]], float(row[1].split("**")[1])) if row[0] in BARS else ""] for row in found.rows
+    ]
+    return Table(found.name, found.title, [*found.columns[:-1], "floor / goal: reached"], rows)
+
+
+def _bar(floor: float, goal: float, speed: float) -> str:
+    return f"{floor:g} / {goal:g}: {'goal' if speed >= goal else 'floor' if speed >= floor else 'no'}"
+
+
 def seconds(runs: Sequence[Run]) -> str:
     return f"{median(one.seconds for one in runs):.4g} s"
 
@@ -337,6 +368,7 @@ def main() -> None:
     parser.add_argument("--rows-share", type=float, default=1.0, help="this share of the rows for the workers")
     parser.add_argument("--list", action="store_true", help="print the names of the lines and stop")
     parser.add_argument("--json", type=Path, help="write all times to this file")
+    parser.add_argument("--paste", action="store_true", help="write the table into docs/performance.md, with the bars")
     given = parser.parse_args()
     wanted = chosen(lines(given.matrix), given.only)
     if given.list:
@@ -350,8 +382,11 @@ def main() -> None:
             if given.json:
                 written = [result.as_dict() for result in results]
                 given.json.write_text(json.dumps(written, indent=1) + "\n", encoding="utf-8")
-    table(results, given.against).show(Console(width=None if sys.stdout.isatty() else 150))
+    found = table(results, given.against)
+    found.show(Console(width=None if sys.stdout.isatty() else 150))
     print(f"{os.cpu_count()} cores; load average {load_before:.1f} before, {os.getloadavg()[0]:.1f} at the end")
+    if given.paste:
+        paste([PAGE], [with_bars(found)])
 
 
 if __name__ == "__main__":

@@ -19,8 +19,11 @@ K = 10
 """The paper's k for the projection error."""
 
 FUSED, FD_SVD = "fused", "FD by SVD"
-RIVALS = [FUSED, "gensim LSI", "IncrementalPCA", "TruncatedSVD"]
-"""Alternatives, as docs/experiments.md compares them."""
+STREAMING = ["gensim LSI", "IncrementalPCA", "Tropp one-pass"]
+AT_REST = ["TruncatedSVD", "scipy svds", "randomized SVD", "fbpca"]
+RIVALS = [FUSED, *STREAMING, *AT_REST]
+"""Alternatives, as docs/experiments.md compares them: first those that read a stream once, then those that need the
+matrix at rest."""
 
 Contender = Callable[[Any, int], Sketch]
 
@@ -56,7 +59,7 @@ def bare_sketch(B: Any, ell: int) -> Sketch:
 
 
 def contenders() -> dict[str, Contender]:
-    """In the order they take turns; gensim only where it is installed."""
+    """In the order they take turns; gensim and fbpca only where they are installed."""
     everybody = {
         FUSED: ours("fused"),
         "paper": ours("paper"),
@@ -66,8 +69,15 @@ def contenders() -> dict[str, Contender]:
         "TruncatedSVD": theirs(baselines.truncated_svd),
         "IncrementalPCA": theirs(baselines.incremental_pca),
     }
-    if baselines.has_gensim():
+    everybody |= {
+        "Tropp one-pass": theirs(baselines.tropp_one_pass),
+        "scipy svds": theirs(baselines.lanczos),
+        "randomized SVD": theirs(baselines.without_power_steps),
+    }
+    if baselines.is_installed("gensim"):
         everybody["gensim LSI"] = theirs(baselines.lsi_one_pass)
+    if baselines.is_installed("fbpca"):
+        everybody["fbpca"] = theirs(baselines.by_fbpca)
     return everybody
 
 

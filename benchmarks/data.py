@@ -55,9 +55,6 @@ TARGETS = (
     Target("ell=100", Shape(ell=100), 21, 32),
 )
 
-RIVAL_SHAPES = (Shape(), Shape(z=10))
-"""Where `fused` is compared with what one would use instead."""
-
 SWEEPS: dict[str, tuple[int, ...]] = {
     "n": (10_000, 20_000, 30_000, 40_000, 50_000, 60_000),
     "d": (1_000, 2_000, 3_000, 4_000, 5_000, 6_000),
@@ -147,3 +144,12 @@ STREAMS = (
     Stream("late burst, ell=8", late_burst, 8, 2.5),
     Stream("late burst, ell=30", late_burst, 30, 2.5),
 )
+
+RIVAL_STREAMS = (
+    Stream("100 of 1,000 non-zero", Shape().matrix, 50, 1.5),
+    Stream("10 of 1,000 non-zero", Shape(z=10).matrix, 50, 2.5),
+    Stream("text-like (Zipf)", zipf_text, 50, 2.5),
+    Stream("turning subspace", turning, 30, 2.5),
+    Stream("late burst", late_burst, 30, 2.5),
+)
+"""Where `fused` is compared with what one would use instead: rows that stay alike, and rows that change."""

@@ -46,7 +46,7 @@ from sfd_stream.wire.formats import from_avro, from_protobuf
 from sfd_stream.wire.formats.framing import FramedReader
 from sfd_stream.wire.formats.from_json import read_json
 from sfd_stream.wire.formats.records import Decoder, MsgpackDecoder, PlainReader, RecordDecoder
-from sfd_stream.wire.rows.decode import RowLimits
+from sfd_stream.wire.rows.part import RowLimits
 from tests.support.kafka import start_broker
 
 BATCH = 1_000

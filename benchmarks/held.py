@@ -21,7 +21,7 @@ from sfd_stream.state.partition import PartitionState, Shape, encode, sketch_of
 from sfd_stream.wire.columns import FixedColumns
 from sfd_stream.wire.rows.decode import DecodedBatch
 from sfd_stream.wire.snapshot_ids import SnapshotId
-from sfd_stream.wire.snapshots import encode_snapshot, message_of, snapshot_of
+from sfd_stream.wire.snapshots import SnapshotEncoder, message_of
 
 TURN_S = 1e-3
 RUNS = 9
@@ -65,11 +65,14 @@ def steps(ell: int, d: int, nnz: int, rows: int) -> Iterator[tuple[str, Callable
     state.apply(DecodedBatch(block, np.ones(rows, np.int64), (), state.columns, ()), rows, None, 0)
     frozen = state.freeze()
     sketch = sketch_of(frozen, shape)
-    snapshot_id = SnapshotId("c", "g", "t", 0, 1, 1)
-    snapshot = snapshot_of(sketch, frozen.columns, snapshot_id, partitions=1, next_offset=rows, made_at_s=0.0)
-    encoded = encode_snapshot(snapshot)
+    encoder, snapshot_id = SnapshotEncoder("t", "", 0), SnapshotId("c", "g", "t", 0, 1, 1)
+
+    def encode_snapshot() -> bytes:
+        return encoder.encode(sketch, frozen.columns, snapshot_id, partitions=1, next_offset=rows, made_at_s=0.0)
+
+    encoded = encode_snapshot()
     yield "freezing the state", state.freeze
     yield "making its sketch", lambda: sketch_of(frozen, shape)
-    yield "encoding the snapshot", lambda: encode_snapshot(snapshot)
+    yield "encoding the snapshot", encode_snapshot
     yield "encoding the checkpoint", lambda: encode(frozen, None)
     yield "making the message", lambda: message_of(encoded)

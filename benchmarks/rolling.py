@@ -84,7 +84,7 @@ class Load(threading.Thread):
         producer.flush(30)
 
 
-class Crew:
+class RestartPolicy:
     """Workers as processes of their own, with their notes."""
 
     def __init__(self, folder: Path, settings: dict[str, Any]) -> None:
@@ -118,7 +118,7 @@ def wait_for(condition: Any, what: str) -> None:
         time.sleep(0.05)
 
 
-def roll(crew: Crew, load: Load, partitions: int) -> tuple[float, float]:
+def roll(crew: RestartPolicy, load: Load, partitions: int) -> tuple[float, float]:
     """Start, go steadily, replace one by one; the update's beginning and end."""
     workers = [crew.start() for _ in range(WORKERS)]
     load.start()
@@ -191,7 +191,7 @@ def measure(partitions: int, rate: int, heartbeat_ms: int) -> dict[str, Any]:
             "checkpoint": {"url": (folder / "checkpoints").as_uri(), "every_s": 5},
             "http": {"port": 0},
         }
-        crew, load = Crew(folder, settings), Load(broker.bootstrap, topic, partitions, rate)
+        crew, load = RestartPolicy(folder, settings), Load(broker.bootstrap, topic, partitions, rate)
         try:
             began, ended = roll(crew, load, partitions)
         finally:

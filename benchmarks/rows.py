@@ -13,15 +13,9 @@ import msgpack
 import numpy as np
 
 from sfd_stream.sketch.rows import RowBlock
-from sfd_stream.wire.rows.decode import (
-    Columns,
-    FixedColumns,
-    GrowingColumns,
-    HashedColumns,
-    decode,
-    encode_row,
-    encode_rows,
-)
+from sfd_stream.wire.columns import Columns, FixedColumns, GrowingColumns, HashedColumns
+from sfd_stream.wire.rows.decode import decode
+from sfd_stream.wire.rows.encode import encode_row, encode_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

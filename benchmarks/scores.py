@@ -1,9 +1,10 @@
-"""Do scores find anomalies and drift, and what do they cost? `python -m benchmarks.scores` prints three tables.
+"""Do scores find anomalies and drift, and what do they cost? `python -m benchmarks.scores` prints four tables.
 
 Detection: the AUC of each score, beside exact PCA's residual, IsolationForest and ECOD, on five sets with known
 anomalies (benchmarks/anomalies.py). Cost: the rate of decoding and scoring rows, as a share of the rate of decoding
 them and multiplying them by the k directions. Delays: how many rows after its directions have turned a stream is called
-significantly changed. `--only detection|rates|delays` prints one; `--paste` writes them into docs/experiments.md.
+significantly changed, by the share of energy outside and by the angle. Alarms: how many streams that do not change are
+called changed. `--only detection|rates|delays|alarms` prints one; `--paste` writes them into docs/experiments.md.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 import scipy.stats
 from rich.console import Console
 from threadpoolctl import threadpool_limits
@@ -32,6 +34,8 @@ from sfd_stream import (
     significance,
 )
 from sfd_stream.sketch.rows import RowBlock
+from sfd_stream.sketch.scoring.block_angles import BlockAngles, FoldedReference
+from sfd_stream.sketch.scoring.block_means import BlockMeans
 
 PAGE = Path(__file__).parents[1] / "docs" / "experiments.md"
 DETECTORS = (
@@ -147,6 +151,8 @@ def _shares(messages: list[bytes], d: int, scorer_of: Callable[..., Scorer], n: 
     return [f"{n / bare:,.0f}", *(f"{bare / timed[name].cpu_s:.2f}" for name in ("scored", "centred", "leverage"))]
 
 
+TESTS = ("share outside", "angle")
+"""Of `drift.reference`."""
 ANGLES, NOISES, RUNS = (2, 5, 8, 12, 20, 30), {"low noise": 0.1, "high noise": 1.0}, 11
 BASELINE, BLOCKS, BLOCK = 40, 64, 500
 
@@ -155,34 +161,69 @@ def delays() -> Table:
     """Median rows until `significance` at alpha = 1e-4, of d = 40 columns and k = 4 directions of strengths 5 to 2."""
     rows = []
     for name, noise in NOISES.items():
-        medians = [np.median([_delay(angle, noise, seed) for seed in range(RUNS)]) for angle in ANGLES]
-        rows.append([name, *("never" if np.isinf(median) else f"{median:,.0f}" for median in medians)])
+        found = np.array([[_delays(angle, noise, seed) for seed in range(RUNS)] for angle in ANGLES])
+        for test, medians in zip(TESTS, np.median(found, axis=1).T, strict=True):
+            shown = ("never" if np.isinf(median) else f"{median:,.0f}" for median in medians)
+            rows.append([f"{name}, {test}", *shown])
     columns = ["", *(f"{angle} degrees" for angle in ANGLES)]
     return Table("scores-delays", "Rows until a turn of the directions is significant", columns, rows)
 
 
-def _delay(degrees: float, noise: float, seed: int) -> float:
+def _delays(degrees: float, noise: float, seed: int) -> list[float]:
+    """By each of TESTS."""
     rng = np.random.default_rng(seed)
     frame, angle = np.linalg.qr(rng.standard_normal((40, 8)))[0].T, np.radians(degrees)
 
     def rows(V: Any, n: int) -> Any:
         return (rng.standard_normal((n, 4)) * [5, 4, 3, 2]) @ V + noise * rng.standard_normal((n, 40))
 
-    def means(V: Any, blocks: int) -> Any:
-        return scorer.score(rows(V, blocks * BLOCK)).residual_share.reshape(-1, BLOCK).mean(axis=1)
-
     scorer = SparseFrequentDirections(ell=16).fit(rows(frame[:4], 4_000)).sketch().scorer(4, centred=False)
-    before, after = means(frame[:4], BASELINE), means(np.cos(angle) * frame[:4] + np.sin(angle) * frame[4:], BLOCKS)
-    found = (look for look in range(1, BLOCKS + 1) if significance(before, after[:look]).significant)
-    return BLOCK * next(found, np.inf)
+    turned = np.cos(angle) * frame[:4] + np.sin(angle) * frame[4:]
+    X = np.vstack([rows(frame[:4], BASELINE * BLOCK), rows(turned, BLOCKS * BLOCK)])
+    return [BLOCK * _first_look(means) for means in _compared(X, scorer)]
+
+
+def _compared(X: Any, scorer: Scorer) -> list[BlockMeans]:
+    """The rows compared with the scorer's directions by each of TESTS."""
+    scores = scorer.score(X)
+    block = RowBlock.from_csr(sp.csr_array(X))
+    folded = FoldedReference(scorer.components, scorer.mean).rows(block, scores.coordinates, scores.residual)
+    return [BlockMeans(BLOCK).plus(scores.residual_share), BlockAngles.of(BLOCK, folded.k).plus(folded).roots]
+
+
+def _first_look(means: BlockMeans) -> float:
+    """The first look with a significant change, from 1; infinite if there is none."""
+    looks = range(1, len(means.recent) + 1)
+    return next((look for look in looks if significance(means.baseline, means.recent[:look]).significant), np.inf)
+
+
+STREAMS, LOOKS = 1_000, 100
+TAILS: dict[str, Callable[[np.random.Generator, tuple[int, int]], Any]] = {
+    "Gaussian rows": lambda rng, size: rng.standard_normal(size),
+    "t3 rows": lambda rng, size: rng.standard_t(3, size),
+    "lognormal rows": lambda rng, size: np.exp(rng.standard_normal(size)),
+}
+
+
+def alarms() -> Table:
+    """Of STREAMS that do not change, how many are significant at alpha = 1e-4 at any of LOOKS."""
+    axes = np.diag([5.0, 3.0, 1.0, 1.0])
+    scorer, rows = SparseFrequentDirections(ell=4).fit(axes).sketch().scorer(2, centred=False), []
+    for name, draw in TAILS.items():
+        rng, found = np.random.default_rng(9), np.zeros(len(TESTS), int)
+        for _ in range(STREAMS):
+            X = draw(rng, ((LOOKS + BASELINE) * BLOCK, 4)) * [5, 3, 1, 1]
+            found += [not np.isinf(_first_look(means)) for means in _compared(X, scorer)]
+        rows.append([name, *map(str, found)])
+    return Table("scores-alarms", f"Of {STREAMS:,} streams that do not change: with a false alarm", ["", *TESTS], rows)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Detection and cost of scores.")
-    parser.add_argument("--only", choices=["detection", "rates", "delays"])
+    parser.add_argument("--only", choices=["detection", "rates", "delays", "alarms"])
     parser.add_argument("--paste", action="store_true", help="write the tables into docs/experiments.md")
     asked = parser.parse_args()
-    wanted = {"detection": detection, "rates": rates, "delays": delays}
+    wanted = {"detection": detection, "rates": rates, "delays": delays, "alarms": alarms}
     made = [make() for name, make in wanted.items() if asked.only in (None, name)]
     if asked.paste:
         paste([PAGE], made)

@@ -20,7 +20,7 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks import checks, figures
 from benchmarks.contenders import FD_SVD, FUSED, RIVALS, compare, contenders
-from benchmarks.data import QUICK_SWEEPS, RIVAL_SHAPES, STREAMS, SWEEPS, TARGETS, load, sweep_shapes
+from benchmarks.data import QUICK_SWEEPS, RIVAL_STREAMS, STREAMS, SWEEPS, TARGETS, load, sweep_shapes
 from benchmarks.tables import Results, paste, tables
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
@@ -160,11 +160,11 @@ class Run:
         return {"tightness": checks.tightness(STREAMS[:4] if self.quick else STREAMS)}
 
     def rivals(self) -> Results:
-        """Alternatives; gensim where it is installed."""
+        """Alternatives; gensim and fbpca where they are installed."""
         return {
             "rivals": {
-                f"{shape.z} of {shape.d:,} non-zero": self._scores(shape.matrix(), shape.ell, RIVALS)
-                for shape in RIVAL_SHAPES
+                f"{stream.name}, ell={stream.ell}": self._scores(stream.matrix(), stream.ell, RIVALS)
+                for stream in RIVAL_STREAMS
             }
         }
 

@@ -25,7 +25,7 @@ import yaml
 from confluent_kafka import Producer
 
 from sfd_stream import SparseFrequentDirections, paper_synthetic
-from sfd_stream.wire.rows.decode import encode_rows
+from sfd_stream.wire.rows.encode import encode_rows
 from tests.support.kafka import start_broker
 
 D, ELL, Z = 1_000, 50, 100
@@ -52,14 +52,14 @@ def in_memory_rate(rows: int) -> float:
     return max(rows // CHUNK, 1) * CHUNK / (time.perf_counter() - began)
 
 
-def fill(bootstrap: str, topic: str, messages: list[bytes], times: int) -> None:
+def fill(bootstrap: str, topic: str, messages: list[bytes], times: int, partition: int = 0) -> None:
     """The same rows again and again: encoding is not what is measured."""
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 50, "queue.buffering.max.kbytes": 200_000})
     for _ in range(times):
         for message in messages:
             while True:
                 try:
-                    producer.produce(topic, message, partition=0)
+                    producer.produce(topic, message, partition=partition)
                     break
                 except BufferError:
                     producer.poll(0.05)

@@ -21,10 +21,10 @@ from benchmarks.timing import largest_kib
 from sfd_stream.cli.build import worker_of
 from sfd_stream.config import load
 from sfd_stream.kafka.source import Source
+from sfd_stream.loop import intake, jobs
+from sfd_stream.loop.runtime import Runtime
 from sfd_stream.state.partition import PartitionState
 from sfd_stream.storage.disk import DiskStore
-from sfd_stream.worker import intake, jobs
-from sfd_stream.worker.runtime import Runtime
 from sfd_stream.worker.worker import Worker
 
 

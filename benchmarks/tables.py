@@ -162,7 +162,7 @@ def _rivals(results: Results) -> Table:
     ]
     names = [name for name, scores in results.get("rivals", {}).items() for _ in scores]
     rows = [[name, *row] for name, row in zip(names, rows, strict=True)]
-    title = "Alternatives (n=10,000 d=1,000 ell=50)"
+    title = "Alternatives"
     return Table("rivals", title, ["rows", "method", "CPU ms", "cov-err", "proj-err (k=10)", "delta / error"], rows)
 
 

@@ -31,7 +31,7 @@ import yaml
 from rich.console import Console
 
 from benchmarks.tables import Table, paste
-from sfd_stream.wire.rows.decode import encode_row
+from sfd_stream.wire.rows.encode import encode_row
 from tests.support.kafka import Broker, start_broker
 
 PAGE = Path(__file__).parents[1] / "docs" / "experiments.md"
