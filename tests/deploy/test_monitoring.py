@@ -90,6 +90,7 @@ def test_runbooks_become_addresses(changes: dict[str, Any]) -> None:
         assert rule["annotations"]["runbook_url"] == f"{RUNBOOKS}/docs/operations.md#{name.lower()}"
 
 
+@pytest.mark.slow
 def test_the_rules_of_a_release_fire_for_it_and_for_no_other(tmp_path: Path) -> None:
     """The shipped tests on the rendered rules: the release is group g on topic rows in namespace data."""
     values = with_values(

@@ -24,11 +24,11 @@ import yaml
 from sfd_stream.cli.build import plan_of, shape_of, store_of
 from sfd_stream.cli.commands.basis import pinned_bases_of
 from sfd_stream.cli.commands.score import reader_of
+from sfd_stream.loop.runtime import Runtime
 from sfd_stream.state.manifest import Binding, Kind
 from sfd_stream.state.partition import ENTRY_BYTES
-from sfd_stream.wire.rows.decode import encode_row
+from sfd_stream.wire.rows.encode import encode_row
 from sfd_stream.worker.checkpoint_chain import CheckpointChain
-from sfd_stream.worker.runtime import Runtime
 from tests.deploy.shipped import ALERTS, RECORDING, panel_queries, rules
 from tests.support.kafka import Broker
 from tests.support.seaweed import free_ports
@@ -147,6 +147,7 @@ def until(condition: Callable[[], bool], what: Callable[[], str], deadline_s: fl
         time.sleep(0.5)
 
 
+@pytest.mark.slow
 def test_every_panels_and_rules_query_answers(
     kafka: Broker, make_run: MakeRun, scrape: Callable[..., Prometheus]
 ) -> None:
@@ -284,7 +285,7 @@ def claim(run: Run, binding: Binding) -> None:
     """As another worker would that has the partition too: the former owner is fenced at its next step."""
     settings = run.settings()
     runtime = Runtime(store_of(settings))
-    chain = CheckpointChain(plan_of(settings, until_end=False), 0, runtime, lambda _: None)
+    chain = CheckpointChain(plan_of(settings, until_end=False), 0, runtime)
     driven(chain.claim(binding, shape_of(settings, 0), "earliest", answering(a_log)))
 
 

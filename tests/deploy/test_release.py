@@ -117,6 +117,7 @@ def digests(folder: Path) -> dict[str, str]:
     return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.iterdir()}
 
 
+@pytest.mark.slow
 def test_two_builds_of_one_commit_are_the_same_bytes(tmp_path: Path) -> None:
     for name in ("one", "two"):
         out = make("dist", f"DIST={tmp_path / name}", f"REPOSITORY_URL={HOME}")

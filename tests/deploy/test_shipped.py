@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from sfd_stream.observe.metrics import declared
@@ -97,6 +98,7 @@ def lag_in_every_place() -> dict[str, Any]:
     return {**test, "promql_expr_test": [{"expr": "sfd:lag:sum", "eval_time": "5m", "exp_samples": expected}]}
 
 
+@pytest.mark.slow
 def test_releases_in_other_namespaces_and_clusters_are_kept_apart(tmp_path: Path) -> None:
     """Two releases of one group and topic: nothing is added up, and each alert names its own namespace and cluster."""
     shipped = rule_tests()

@@ -6,6 +6,7 @@ Where a picture shows numbers, they are computed here by the code that it explai
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -190,6 +191,45 @@ def merging() -> Picture:
     return picture
 
 
+def scores() -> Picture:
+    """Rows by T^2 and by their residual: what is extreme inside the directions, and what is foreign to them."""
+    rng, k, d = np.random.default_rng(1), 4, 40
+    V = np.linalg.qr(rng.standard_normal((d, k)))[0].T
+
+    def rows(n: int, times: float = 1.0) -> Any:
+        return times * (rng.standard_normal((n, k)) * [5, 4, 3, 2]) @ V + 0.5 * rng.standard_normal((n, d))
+
+    scorer = SparseFrequentDirections(ell=20).fit(rows(2_000)).sketch().scorer(k)
+    kinds = {
+        "ordinary": (SOFT, rows(300)),
+        "foreign": (RED, rows(12) + 3.0 * rng.standard_normal((12, d))),
+        "extreme inside": (BLUE, rows(12, times=8.0)),
+    }
+    picture = Picture(720, 360, "Rows by T^2 and by their residual")
+    left, bottom, across, up = 90, 300, 110.0, 80.0  # pixels for a power of 10
+
+    def place(t2: float, residual: float) -> tuple[float, float]:
+        return left + across * (np.log10(t2) + 1), bottom - up * (np.log10(residual) + 1)
+
+    for power in range(-1, 4):
+        x = place(10.0**power, 0.1)[0]
+        picture.line([(x, bottom), (x, 30)], SAND)
+        picture.words(x, bottom + 18, f"{10.0**power:g}", size=12)
+    for power in range(-1, 3):
+        y = place(0.1, 10.0**power)[1]
+        picture.line([(left, y), (left + 4.4 * across, y)], SAND)
+        picture.words(left - 8, y + 4, f"{10.0**power:g}", anchor="end", size=12)
+    for at, (kind, (color, given)) in enumerate(kinds.items()):
+        found = scorer.score(given)
+        for t2, residual in zip(found.t2.estimate, found.residual_over_mean.estimate, strict=True):
+            picture.dot(*place(max(t2, 0.1), max(residual, 0.1)), 3, color)
+        picture.dot(left + 4.5 * across, 50 + 20 * at, 4, color)
+        picture.words(left + 4.5 * across + 9, 54 + 20 * at, kind, anchor="start", size=12)
+    picture.words(left + 2.2 * across, bottom + 42, "T\u00b2", bold=True)
+    picture.words(left - 40, 22, "residual over the mean", anchor="start", bold=True)
+    return picture
+
+
 PICTURES: dict[str, Callable[[], Picture]] = {
     "way-of-a-row": way_of_a_row,
     "buffer": buffer,
@@ -197,6 +237,7 @@ PICTURES: dict[str, Callable[[], Picture]] = {
     "delta": delta,
     "checkpoints": checkpoints,
     "merging": merging,
+    "scores": scores,
 }
 
 if __name__ == "__main__":

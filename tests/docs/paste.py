@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 from sfd_stream.config.model import InputSettings
-from sfd_stream.config.types import show_size
+from sfd_stream.config.types import size_text
 from tests.docs.pages import PAGES, Block, links, name_of
 from tests.docs.playing import play
 
@@ -63,7 +63,7 @@ def limits_table() -> str:
     rows = ["| what | most | setting |", "|---|---|---|"]
     for name, words in LIMITS.items():
         default = InputSettings.model_fields[name].default
-        most = show_size(default) if default % 2**20 == 0 else f"{default:,}"
+        most = size_text(default) if default % 2**20 == 0 else f"{default:,}"
         rows.append(f"| {words} | {most.replace('MiB', ' MiB')} | `input.{name}` |")
     return "\n".join(rows) + "\n"
 

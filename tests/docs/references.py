@@ -27,7 +27,7 @@ def settings_page() -> str:
     lines = ["# Settings", "", f"Every setting, its default and its meaning. {MADE}", ""]
     lines.append(
         "A value comes from the default, then the file of `--config`, then the environment"
-        " (`SFD_SKETCH__ELL=100` for `sketch.ell`), then `--set sketch.ell=100`; the last one holds."
+        " (`SFD_SKETCH__ELL=100` for `sketch.ell`), then `--set sketch.ell=100`; the last one wins."
         " `sfd-stream config show` prints every value and its origin. Sizes may be written as `1048576`, `512MiB` or"
         " `10MB`; times are in seconds. [example.yaml](../../config/example.yaml) is the same as a settings file."
     )

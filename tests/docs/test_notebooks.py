@@ -12,6 +12,7 @@ from tests.docs.paste import same
 PNG = b"\x89PNG"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda notebook: notebook.name)
 def test_every_cell_runs_and_shows_what_the_notebook_has(notebook: Path, tmp_path: Path) -> None:
     cells = contents(notebook)["cells"]

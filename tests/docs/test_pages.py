@@ -10,12 +10,16 @@ import pytest
 from tests.docs.pages import OTHER_NAMES, PAGES, RUNNABLE, Block, blocks, name_of
 from tests.docs.paste import pictures_made, same
 from tests.docs.playing import play
+from tests.support.slow import smoke_first
 
 EVERY_BLOCK = [block for page in PAGES for block in blocks(page)]
 PLAYED = [page for page in PAGES if any(block.runs for block in blocks(page))]
 
 
-@pytest.mark.parametrize("page", PLAYED, ids=name_of)
+FIRST = sorted(PLAYED, key=lambda page: name_of(page) != "README.md")
+
+
+@pytest.mark.parametrize("page", smoke_first([pytest.param(page, id=name_of(page)) for page in FIRST], smoke=1))
 def test_every_block_runs_and_prints_what_the_page_says(page: Path, tmp_path: Path) -> None:
     for block, printed in play(page, tmp_path):
         if block.output is not None:

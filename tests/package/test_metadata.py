@@ -200,6 +200,7 @@ def test_python_m_runs_the_program() -> None:
     assert __version__ in done.stdout
 
 
+@pytest.mark.slow
 def test_a_mistyped_name_is_seen_by_a_type_checker(tmp_path: Path) -> None:
     """And every public name has a type of its own."""
     good, typo = tmp_path / "good.py", tmp_path / "typo.py"

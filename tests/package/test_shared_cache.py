@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 SLOW_NPM = """#!{python}
 import pathlib, sys, time
@@ -42,6 +44,7 @@ def test_every_process_gets_a_complete_folder(tmp_path: Path) -> None:
     assert [process.communicate(timeout=120)[0].strip() for process in asking] == ["complete"] * 4
 
 
+@pytest.mark.slow
 def test_a_group_of_tests_runs_in_one_process(tmp_path: Path) -> None:
     """Broken silently by pytest 9.2: every process started its own S3 server, secured broker and download."""
     (tmp_path / "test_grouped.py").write_text(GROUPED)

@@ -9,20 +9,22 @@ from typing import Any, cast
 
 import numpy as np
 
-from sfd_stream.observe.facts import Around
-from sfd_stream.observe.registry import Meter
-from sfd_stream.observe.spectra import Looker
-from sfd_stream.observe.worker_status import Identity, Watch
+from sfd_stream.config import load
+from sfd_stream.config.model import Settings
+from sfd_stream.loop.jobs import Jobs
+from sfd_stream.loop.runtime import Runtime
+from sfd_stream.observe.facts import LoopState
+from sfd_stream.observe.registry import MetricsRegistry
+from sfd_stream.observe.spectra import SpectrumSampler
+from sfd_stream.observe.worker_status import Watch
 from sfd_stream.sketch.builder import Parameters
 from sfd_stream.sketch.rows import RowBlock
 from sfd_stream.state.manifest import Binding, BlobRef, Kind, Manifest, StateId, blob_key
 from sfd_stream.state.partition import PartitionState, Shape
 from sfd_stream.wire.columns import HashedColumns
 from sfd_stream.wire.rows.decode import DecodedBatch
-from sfd_stream.worker.jobs import Jobs
 from sfd_stream.worker.partitions import OwnedPartition, Partitions, Phase
 from sfd_stream.worker.report import Report
-from sfd_stream.worker.runtime import Runtime
 from sfd_stream.worker.sketch_thread import SketchThread
 
 WORDS = ("array", "axis", "dtype", "index", "shape", "matrix", "values", "return", "default", "optional", "callable")
@@ -72,6 +74,13 @@ class StagedSource:
         return self.ends[partition]
 
 
+def settings_of(*overrides: str) -> Settings:
+    """Settings of a worker of `group` on topic `rows`, which publishes snapshots."""
+    given = ["kafka.bootstrap.servers=b:1", "kafka.group.id=group", "input.topic=rows", "sketch.d=256"]
+    given += ["checkpoint.url=memory://", "snapshot.topic=sketches", "worker.memory_max_bytes=1GiB"]
+    return load(None, environ={}, overrides=[*given, *overrides]).settings
+
+
 @dataclass
 class Stage:
     """`feed` rows, `tick` time on; `watch.status` is what the port would show."""
@@ -87,10 +96,10 @@ class Stage:
 
     def __post_init__(self) -> None:
         self.rng = np.random.default_rng(1)
-        self.looker = Looker(AtOnce().submit, self.clock, self.wall, drift_every_s=30.0)
-        identity = Identity(self.worker, "group", "rows", self.ell, "fused", 2**30, shows=True)
-        self.watch = Watch(identity, Meter(), self.looker, self.clock, self.wall)
-        self.around = Around(True, False, True, None, 2**26)
+        self.sampler = SpectrumSampler(AtOnce().submit, self.clock, self.wall, drift_every_s=30.0)
+        settings = settings_of(f"sketch.ell={self.ell}")
+        self.watch = Watch(self.worker, settings, MetricsRegistry(), self.sampler, self.clock, self.wall)
+        self.around = LoopState(True, False, True, None, 2**26)
         self.source: Any = StagedSource()
         store: Any = None
         runtime, plan = Runtime(store, clock=self.clock, sketch=AtOnce()), cast("Any", None)
@@ -102,10 +111,9 @@ class Stage:
         self.watch.rebalanced("assign", numbers)
         for number in numbers:
             chain: Any = SimpleNamespace(where=f"rows/{number}", manifest=manifest(1, partition=number), published=None)
-            chain.has_newer_state = False
+            chain.newest = SimpleNamespace(has_newer_state=False)
             owned = OwnedPartition(number, chain, SilentLog(), self.clock())
-            for phase in (Phase.CLAIMING, Phase.READING):
-                owned.move(phase)
+            owned.move(Phase.CLAIMING)
             owned.begin_reading(PartitionState(shape, 0), self.clock())
             sketch.begin(owned, PartitionState(shape, 0))
             self.table.add(owned)
@@ -136,9 +144,9 @@ class Stage:
         before, next_offset = owned.live.facts, owned.live.facts.next_offset + rows
         batch = DecodedBatch(block, np.ones(rows, np.int64), (), owned.live.whole.columns, ())
         owned.live.apply(batch, next_offset, None, 0)
-        since_s = owned.taken.unpublished_since_s
+        since_s = owned.taken.unpublished.since_s
         owned.taken.take(batch, next_offset, self.clock())
-        owned.taken.unpublished_since_s = since_s  # `age` says when
+        owned.taken.unpublished.since_s = since_s  # `age` says when
         self.watch.took(partition, messages=rows, rows=rows, nnz=block.nnz, size=8 * block.nnz, tombstones=0)
         self.watch.applied(partition, before, owned.live.facts, 0.05)
         self.source.positions[partition] = next_offset
@@ -157,7 +165,7 @@ class Stage:
         return RowBlock(indptr.astype(np.int64), indices, self.rng.exponential(1.0, len(indices)), self.d)
 
     def checkpoint(self, partition: int) -> None:
-        self.owned(partition).taken.begin_checkpoint()
+        self.owned(partition).taken.unstored.begin(self.clock())
         self.stored(partition)
 
     def stored(self, partition: int) -> None:
@@ -165,18 +173,18 @@ class Stage:
         owned, offset = self.owned(partition), self.owned(partition).live.facts.next_offset
         number = owned.chain.manifest.number + 1  # type: ignore[union-attr]
         owned.chain.manifest = manifest(number, partition=partition, next_offset=offset)
-        owned.taken.end_checkpoint()
+        owned.taken.unstored.end()
         self.source.last_committed[partition] = offset
         self.watch.durable(partition, owned.chain.manifest, 0.1)
 
     def publish(self, partition: int, size: int) -> None:
         owned = self.owned(partition)
-        owned.taken.end_snapshot()
+        owned.taken.unpublished.end()
         owned.chain.published = cast("Any", SimpleNamespace(blob=SimpleNamespace(size=size)))
         self.watch.snapshot_published(partition, 0.25)
 
     def show(self) -> None:
-        self.report.show(self.around)
+        self.report.publish(self.around)
 
     def tick(self, seconds: float = 1.0) -> None:
         self.clock.now += seconds

@@ -19,7 +19,7 @@ on_disk_and_s3 = pytest.mark.parametrize("store", ["disk", pytest.param("s3", ma
 disk_or_s3_by_protocol = pytest.mark.parametrize(
     ("store", "protocol"),
     [
-        pytest.param("disk", "cooperative", id="disk-cooperative"),
+        pytest.param("disk", "cooperative", id="disk-cooperative", marks=pytest.mark.slow),
         pytest.param("s3", "kip-848", id="s3-kip848", marks=S3),
     ],
 )

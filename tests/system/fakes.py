@@ -10,20 +10,21 @@ from typing import Any, cast
 
 from sfd_stream.config.model import CheckpointSettings, InputSettings, SnapshotSettings, WorkerSettings
 from sfd_stream.kafka.assignment import RebalanceListener
-from sfd_stream.kafka.commits import CommitResult, Committed
+from sfd_stream.kafka.commits import Commit, Committed
 from sfd_stream.kafka.dead_letters import BadMessageGauge
 from sfd_stream.kafka.records import PartitionBatch, Record, Start
+from sfd_stream.loop.intake import Intake
+from sfd_stream.loop.questions import Questions
+from sfd_stream.loop.runtime import Plan, Runtime
 from sfd_stream.sketch.builder import Parameters
 from sfd_stream.state.partition import Shape
-from sfd_stream.storage import Store
+from sfd_stream.state.policy import SnapshotPolicy
+from sfd_stream.storage.contract import Store
 from sfd_stream.storage.memory import MemoryStore
 from sfd_stream.wire.columns import FixedColumns
-from sfd_stream.wire.rows.decode import encode_row
+from sfd_stream.wire.rows.encode import encode_row
 from sfd_stream.worker.delivery import Delivery
-from sfd_stream.worker.intake import Intake
 from sfd_stream.worker.partitions import Partitions
-from sfd_stream.worker.questions import Questions
-from sfd_stream.worker.runtime import Plan, Runtime
 from sfd_stream.worker.worker import Worker
 from tests.support.watched import Stage
 
@@ -63,6 +64,10 @@ class FakeBatch(PartitionBatch):
         return list(self._messages)
 
     @property
+    def size_bytes(self) -> int:
+        return sum(len(value or b"") for value in self._messages)
+
+    @property
     def first_offset(self) -> int:
         return self._first
 
@@ -88,7 +93,8 @@ class FakeSource:
         self.committed_offsets: dict[int, int] = {}
         self.last_committed: dict[int, int] = {}
         self.commits: list[tuple[int, int]] = []
-        self.results: list[CommitResult] = []
+        self.waiting: dict[int, Commit] = {}
+        self.acknowledged_commits: dict[int, Commit] = {}
         self.fail_commits = 0
         self.rejoins = 0
         self.away_s: float | None = None
@@ -108,6 +114,7 @@ class FakeSource:
 
     def poll(self, max_records: int, timeout_s: float) -> list[PartitionBatch]:
         self.polls += 1
+        self.send_commits()
         while self.events:
             self.events.pop(0)()
         found: list[PartitionBatch] = []
@@ -130,7 +137,8 @@ class FakeSource:
         for partition in partitions:
             self.held.discard(partition)
             self.positions.pop(partition, None)
-            self.last_committed.pop(partition, None)
+            for known in (self.last_committed, self.waiting, self.acknowledged_commits):
+                known.pop(partition, None)
             self.paused.discard(partition)
 
     def begin(self, partition: int, start: Start) -> None:
@@ -152,18 +160,26 @@ class FakeSource:
         self.events.append(lambda: self._assign(self.logs))
 
     def commit(self, offsets: Mapping[int, int], metadata: str = "") -> None:
-        for partition, offset in offsets.items():
-            self.commits.append((partition, offset))
+        self.waiting |= {partition: Commit(offset, metadata) for partition, offset in offsets.items()}
+        self.send_commits()
+
+    def send_commits(self) -> None:
+        """Called in each poll too, as by the real source: a commit that failed is sent again."""
+        sent, self.waiting = self.waiting, {}
+        for partition, commit in sent.items():
+            self.commits.append((partition, commit.offset))
             if self.fail_commits:
                 self.fail_commits -= 1
-                self.results.append(CommitResult(partition, offset, "REBALANCE_IN_PROGRESS"))
+                self.waiting[partition] = commit
             else:
-                self.committed_offsets[partition] = self.last_committed[partition] = offset
-                self.results.append(CommitResult(partition, offset, None))
+                self.acknowledged_commits[partition] = commit
+                self.committed_offsets[partition] = self.last_committed[partition] = commit.offset
 
-    def commit_results(self) -> list[CommitResult]:
-        found, self.results = self.results, []
-        return found
+    def renew_commits(self, asked: Mapping[int, Commit], found: Mapping[int, Committed | None]) -> list[int]:
+        behind = [p for p, commit in asked.items() if (at := found[p]) is not None and at.offset < commit.offset]
+        for partition in behind:
+            self.commit({partition: asked[partition].offset})
+        return behind
 
     def committed(self, partitions: Collection[int], timeout_s: float) -> dict[int, Committed | None]:
         found = self.committed_offsets
@@ -246,11 +262,10 @@ def worker_on(
         runtime,
         given,
         None,
-        None,
-        Intake(plan.input, gauge, lambda: 0.0, watch),
+        Intake(plan.input, gauge, watch),
         Questions(plan, runtime, given, None),
         partitions,
-        Delivery(runtime=runtime, source=given, partitions=partitions, log=diary, watch=watch),
+        Delivery(runtime=runtime, source=given, log=diary, watch=watch, policy=SnapshotPolicy(None, None)),
         watch,
         diary,
     )

@@ -27,7 +27,7 @@ from sfd_stream.state.partition import Frozen, PartitionState
 from sfd_stream.state.perform import Patience, run
 from sfd_stream.storage.contract import partition_prefix
 from sfd_stream.tools.inspect import Loaded, load_newest
-from sfd_stream.wire.rows.decode import encode_rows
+from sfd_stream.wire.rows.encode import encode_rows
 from sfd_stream.worker.worker import Worker
 from tests.support.kafka import Broker
 from tests.system import killable

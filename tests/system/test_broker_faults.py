@@ -59,6 +59,7 @@ def until_durable(run: Run, offset: int) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cycles", SHORT_AND_LONG)
 def test_two_workers_survive_a_broker_that_is_killed_again_and_again(
     private_broker: PrivateBrokers, make_run: MakeRun, cycles: int

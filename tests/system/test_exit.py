@@ -64,8 +64,8 @@ def test_a_batch_that_is_being_sketched_is_finished_before_the_worker_ends(monke
 def test_a_sample_of_the_spectrum_is_finished_before_the_worker_ends() -> None:
     slow = Slow()
     worker, _, _ = worker_on({0: rows(100)}, until_end=False)
-    worker.watch.looker._compute = worker.runtime.compute
-    worker.watch.looker._compute(slow)
+    worker.watch.sampler._compute = worker.runtime.compute
+    worker.watch.sampler._compute(slow)
     run_until(worker, slow)
     assert slow.finished == 1
 
@@ -222,6 +222,7 @@ def end_while_computing(kafka: Broker, folder: Path, times: int, d: int, ell: in
             process.wait()
 
 
+@pytest.mark.slow
 def test_a_signal_during_computation_ends_a_worker_with_0(kafka: Broker, tmp_path: Path) -> None:
     end_while_computing(kafka, tmp_path, 2, d=2**20)
 

@@ -38,6 +38,7 @@ SKETCH = {"d": 1024, "ell": 10, "buffer_max_bytes": 200_000}
 JSON_SCHEMA = json.dumps({"$schema": "http://json-schema.org/draft-07/schema#", "title": "Event", "type": "object"})
 KILLED_AT = ("after-manifest", "after-claim", "before-CreateIfAbsent", "before-Put", "before-commit", "after-commit")
 Changes = dict[str, dict[str, Any]]
+pytestmark = pytest.mark.xdist_group("registry")  # one registry is enough
 
 
 @dataclass(frozen=True)
@@ -96,6 +97,7 @@ def test_every_format_gives_the_same_sketch_to_the_last_bit(
     assert states["json"].builder.shrinks > 1
 
 
+@pytest.mark.slow
 def test_while_the_registry_is_unavailable_reading_waits_and_nothing_is_lost(
     kafka: Broker, registry: Registry, make_run: MakeRun, tmp_path: Path
 ) -> None:
@@ -157,8 +159,11 @@ def test_an_unknown_schema_is_a_bad_message_and_the_others_count(
 @pytest.mark.parametrize(
     "name",
     [
-        "json", "avro-registry", "protobuf-registry",
-        *(pytest.param(name, marks=pytest.mark.slow) for name in ("msgpack", "json-registry", "avro", "protobuf")),
+        "json",
+        *(
+            pytest.param(name, marks=pytest.mark.slow)
+            for name in ("avro-registry", "protobuf-registry", "msgpack", "json-registry", "avro", "protobuf")
+        ),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("deaths", smoke_first([3, 3 * len(KILLED_AT)]))

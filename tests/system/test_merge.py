@@ -128,7 +128,7 @@ def test_a_second_replica_fences_the_first(kafka: Broker, make: Callable[..., Me
     for merger in (first, second):
         merger.start()
         merger.turn()
-    first._own.refresh()
+    first.own.refresh()
     with pytest.raises(FencedError, match=r"another merger publishes merge/.*/0 \(2, 1\)"):
         first.turn()
     second.turn()

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from sfd_stream.cli import build
 from sfd_stream.errors import BrokerRefusedError, StoreUnavailableError
 from sfd_stream.kafka.topics import ensure_topic
+from sfd_stream.tools import topics
 from tests.support.kafka import Broker
 from tests.support.kafka_fixtures import PrivateBrokers
 from tests.support.seaweed import SeaweedServer
@@ -73,7 +73,7 @@ def test_a_broker_unavailable_while_the_output_topic_is_created_is_waited_for(
             return real(admin, *args, **{**named, "timeout_s": 0.1})
         return real(admin, *args, **named)
 
-    monkeypatch.setattr(build, "ensure_topic", flaky)
+    monkeypatch.setattr(topics, "ensure_topic", flaky)
     run.inside()
     assert failures == [0]
     assert_counts(run.state(0), rows.matrices[0])

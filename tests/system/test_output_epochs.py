@@ -15,12 +15,12 @@ import pytest
 from sfd_stream import SnapshotReader
 from sfd_stream.cli import build
 from sfd_stream.errors import BrokerRefusedError, BrokerUnavailableError
+from sfd_stream.loop.jobs import Jobs
+from sfd_stream.loop.questions import OutputEpochs
+from sfd_stream.loop.runtime import Runtime
 from sfd_stream.reader.merged import MergedSketch
 from sfd_stream.reader.newest import Epochs
 from sfd_stream.wire.snapshot_ids import EPOCH_TAKEN_MAX
-from sfd_stream.worker.jobs import Jobs
-from sfd_stream.worker.questions import OutputEpochs
-from sfd_stream.worker.runtime import Runtime
 from tests.support.kafka import Broker
 from tests.support.watched import Clock
 from tests.system.conftest import MakeRun

@@ -12,6 +12,7 @@ from confluent_kafka.admin import AdminClient
 from sfd_stream.cli.build import worker_of
 from sfd_stream.errors import SfdError
 from tests.support.kafka import Broker
+from tests.support.slow import smoke_first
 from tests.system.conftest import MakeRun
 from tests.system.fakes import FakeSource, rows, worker_on
 from tests.system.runs import Companion, Rows, assert_counts, wait_until
@@ -44,7 +45,7 @@ def to_the_coordinator(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     return made
 
 
-@pytest.mark.parametrize("delivery", ["none", "idempotent", "transactional"])
+@pytest.mark.parametrize("delivery", smoke_first(["transactional", "none", "idempotent"]))
 def test_a_worker_sends_no_admin_request_to_a_coordinator(
     kafka: Broker, make_run: MakeRun, to_the_coordinator: list[str], delivery: str
 ) -> None:

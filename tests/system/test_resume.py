@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from sfd_stream.wire.columns import HashedColumns
-from sfd_stream.wire.rows.decode import encode_row
+from sfd_stream.wire.rows.encode import encode_row
 from tests.support.kafka import Broker
 from tests.system.conftest import MakeRun
 from tests.system.runs import assert_same

@@ -18,9 +18,8 @@ from sfd_stream.cli.build import worker_of
 from sfd_stream.errors import RefusedStateError
 from sfd_stream.reader.reader import SnapshotReader
 from sfd_stream.state.manifest import Kind
-from sfd_stream.wire.rows.decode import encode_row
-from sfd_stream.wire.snapshots import Reference, decode_message
-from sfd_stream.worker.snapshots import SnapshotEncoder
+from sfd_stream.wire.rows.encode import encode_row
+from sfd_stream.wire.snapshots import Reference, SnapshotEncoder, decode_message
 from tests.support.kafka import Broker
 from tests.system.conftest import MakeRun
 from tests.system.runs import Companion, Rows, Run, assert_counts
@@ -236,10 +235,10 @@ class Blocked(SnapshotEncoder):
     begun = threading.Event()
     gate = threading.Event()
 
-    def encode(self, *given: Any) -> bytes:
+    def encode(self, *given: Any, **named: Any) -> bytes:
         self.begun.set()
         self.gate.wait(30)
-        return super().encode(*given)
+        return super().encode(*given, **named)
 
 
 def test_a_slow_snapshot_holds_up_neither_the_loop_nor_the_sketch(kafka: Broker, make_run: MakeRun) -> None:

@@ -8,11 +8,12 @@ import pytest
 
 from sfd_stream.errors import RefusedStateError
 from tests.support.kafka import Broker
+from tests.support.slow import smoke_first
 from tests.system.conftest import MakeRun
 from tests.system.runs import Rows, assert_counts
 from tests.system.shown import SELDOM, output_topic, shown_rows
 
-both_deliveries = pytest.mark.parametrize("delivery", ["idempotent", "transactional"])
+both_deliveries = pytest.mark.parametrize("delivery", smoke_first(["transactional", "idempotent"]))
 
 
 @both_deliveries

@@ -59,7 +59,7 @@ class Contents:
             "# What is in the image",
             "",
             "Written by `python -m tests.deploy.image.contents`, which builds the image and looks into it. `make test`",
-            "says when its packages are no longer those of the lock; `make test-image` proves the rest on a new build.",
+            "fails if its packages differ from the lock; `make test-image` checks the rest on a new build.",
             "",
             "| | |",
             "|---|---|",

@@ -19,13 +19,14 @@ import yaml
 from sfd_stream.cli import main
 from sfd_stream.cli.build import plan_of, shape_of, store_of
 from sfd_stream.config import load
+from sfd_stream.loop.runtime import Runtime
 from sfd_stream.state.manifest import Binding, Manifest
 from sfd_stream.state.perform import Patience, run
 from sfd_stream.state.steps import AskCommitted, AskLog, AskOutputEpoch, LogFacts, Question, Refused
 from sfd_stream.tools.inspect import Place, stand
-from sfd_stream.wire.rows.decode import RowLimits, decode
+from sfd_stream.wire.rows.decode import decode
+from sfd_stream.wire.rows.part import RowLimits
 from sfd_stream.worker.checkpoint_chain import CheckpointChain
-from sfd_stream.worker.runtime import Runtime
 from tests.unit.worker.chains import answering, driven
 
 if TYPE_CHECKING:
@@ -133,7 +134,7 @@ class History:
         self.shape = shape_of(settings, partition)
         self.binding = Binding(*ids, site.group, site.topic, partition)
         plan, runtime = plan_of(settings, until_end=False), Runtime(store_of(settings), wall_clock=now)
-        self.chain = CheckpointChain(plan, partition, runtime, lambda _: None)
+        self.chain = CheckpointChain(plan, partition, runtime)
         self.state: PartitionState
 
     def claim(self) -> History:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from sfd_stream.observe.facts import Around, in_words
+from sfd_stream.observe.facts import LoopState, in_words
 from sfd_stream.observe.routes import routes_of
 from sfd_stream.observe.server import Port, listening
 from sfd_stream.observe.status import PartitionStatus
@@ -216,7 +216,7 @@ def test_it_says_when_the_worker_is_gone(page: Any, live: Live) -> None:
 
 def troubles() -> dict[str, str]:
     """What a worker says of itself by what is wrong with it."""
-    well = Around(joined=True, stopping=False, sketch_idle=True, broker_away_s=None, memory_reserved_bytes=0)
+    well = LoopState(joined=True, stopping=False, sketch_idle=True, broker_away_s=None, memory_reserved_bytes=0)
     return {
         "the broker": in_words((), well._replace(broker_away_s=5.0), 0.0),
         "the store": in_words((PartitionStatus(3, "paused"),), well, 0.0),

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sfd_stream.observe.routes import score_routes
+from sfd_stream.observe.routes import routes_of
 from sfd_stream.observe.server import Port, listening
 from sfd_stream.score.watch import ScoreStatus, ScoreWatch
 from tests.support.watched import Clock
@@ -24,7 +24,7 @@ __all__ = ["browser", "page"]
 
 @contextmanager
 def served(watch: ScoreWatch) -> Iterator[str]:
-    port = Port(listening("127.0.0.1", 0), score_routes(watch, 60.0))
+    port = Port(listening("127.0.0.1", 0), routes_of(watch, 60.0, "score.html"))
     port.start()
     try:
         yield port.address

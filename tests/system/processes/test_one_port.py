@@ -59,6 +59,7 @@ def series(run: Program, name: str) -> dict[str, float]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("live", smoke_first(PROTOCOLS), indirect=True)
 def test_one_port_answers_for_all_and_tells_who_is_down(program: Callable[..., Program], live: Site) -> None:
     run = program("--workers", "2")

@@ -149,6 +149,7 @@ def test_a_killed_worker_is_replaced_and_nothing_is_lost(
     assert total_rows(live) == 240
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", smoke_first([signal.SIGTERM, signal.SIGINT]))
 def test_a_signal_ends_all_in_good_order(
     program: Callable[..., Program], live: Site, kafka: Broker, number: signal.Signals
@@ -165,6 +166,7 @@ def test_a_signal_ends_all_in_good_order(
     assert total_rows(live) == 240
 
 
+@pytest.mark.slow
 def test_a_second_signal_ends_all_at_once(program: Callable[..., Program]) -> None:
     run = program("--workers", "2")
     run.await_(lambda: len(restored(run)) == 4, "all partitions restored")
@@ -221,6 +223,7 @@ def test_a_reset_reaches_a_running_worker(program: Callable[..., Program], live:
     assert run.ended() == 0, run.log.read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", smoke_first(["2", "1"]))
 def test_every_line_of_json_names_worker_group_and_topic(
     program: Callable[..., Program], live: Site, workers: str

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from sfd_stream.cli import progress as progress_module
-from sfd_stream.observe.progress import News, Progress
+from sfd_stream.observe.progress import Progress, ProgressLog
 from tests.system.checkpoints.conftest import Site, messages
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def test_a_line_is_due_once_an_interval_and_tells_the_rate_since_the_last() -> None:
-    news, progress = News(60.0, 0.0), Progress(rows=1_200, bad=3, checkpoints=2)
+    news, progress = ProgressLog(60.0, 0.0), Progress(rows=1_200, bad=3, checkpoints=2)
     assert not news.is_due(59.9)
     assert news.is_due(60.0)
     line = {"rows": 1_200, "rows_per_s": 20, "bad": 3, "lag": 7, "checkpoints": 2}

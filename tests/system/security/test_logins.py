@@ -92,6 +92,7 @@ def test_every_way_in_reads_and_writes_with_exactly_the_rights_in_the_documents(
     assert PASSWORD not in answer.stdout + answer.stderr + read.stdout + read.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", smoke_first(["scram", "oauth"]))
 def test_produce_logs_in_as_the_worker_does(broker: SecureBroker, tmp_path: Path, way: str) -> None:
     stage = Stage(broker, tmp_path, way)
@@ -103,6 +104,7 @@ def test_produce_logs_in_as_the_worker_does(broker: SecureBroker, tmp_path: Path
     assert PASSWORD not in answer.stdout + answer.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("without", "words"),
     smoke_first(
@@ -121,6 +123,7 @@ def test_a_missing_right_is_named(broker: SecureBroker, tmp_path: Path, without:
     assert words in answer.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("way", "changes", "words"),
     smoke_first(
@@ -142,6 +145,7 @@ def test_unknown_credentials_are_said(
     assert "wrong" not in answer.stderr.replace("something went wrong", "")
 
 
+@pytest.mark.slow
 def test_a_callback_that_is_not_there_is_a_wrong_setting(broker: SecureBroker, tmp_path: Path) -> None:
     answer = Stage(broker, tmp_path, "oauth").run(kafka_oauth_callback="tests.system.security.issuer:nobody")
     assert answer.returncode == 2, answer.stderr

