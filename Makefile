@@ -91,14 +91,14 @@ test-page: $(STAMP) ## the status page in a real browser
 	$(call install,chromium,chromium)
 	$(BIN)/pytest tests/system/page -m browser
 
-PYTEST := $(BIN)/pytest -n 4 --dist loadgroup
+PYTEST := $(BIN)/pytest --dist loadgroup -n
 unit: $(STAMP) tools compiled
-	$(PYTEST) -m "not slow and not browser and not image and not k8s"
+	$(PYTEST) 6 -m "not slow and not browser and not image and not k8s"
 
 # What failed runs once more, alone, if it is not much: both results are printed (tests/support/again.py).
 ALL := -m "not browser and not image and not k8s"
 unit-all: $(STAMP) tools compiled
-	$(PYTEST) $(ALL) --cov --cov-report=term || { [ $$? = 1 ] && $(BIN)/python -m tests.support.again $(ALL); }
+	$(PYTEST) 4 $(ALL) --durations=25 --durations-min=10 --cov --cov-report=term || { [ $$? = 1 ] && $(BIN)/python -m tests.support.again $(ALL); }
 
 SEEDS ?= 500
 simulate: $(STAMP) ## run the real worker in simulation: SEEDS=N seeds, what they covered, what failed
@@ -140,7 +140,7 @@ chart: $(STAMP) ## renew what the chart copies, and its golden files
 	$(BIN)/python -m tests.deploy.chart
 
 test-chart: $(STAMP) tools ## the tests of the chart and of what is deployed
-	$(PYTEST) tests/deploy
+	$(PYTEST) 4 tests/deploy
 
 IMAGE_REPOSITORY ?= sfd-stream
 chart-package: $(STAMP) ## pack the chart into dist/; IMAGE_REPOSITORY=host/name is its image, REPOSITORY_URL=https://... its home
