@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,15 @@ def test_every_make_target_and_command_that_a_page_names_is_there(page: Path) ->
             assert target in TARGETS or "Not yet" in page.read_text().split(f"`make {target}`")[0][-20:], target
         for command in re.findall(r"(?:^|\$ )sfd-stream ([a-z]\w*)", span):
             assert command in known, f"{name_of(page)}: sfd-stream {command}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_commit_that_a_page_names_exists(page: Path) -> None:
+    if not (ROOT / ".git").exists():
+        pytest.skip("the history is not part of an archive of the sources")
+    for name in re.findall(r"\bcommits? ([0-9a-f]{7,})\b", page.read_text(encoding="utf-8")):
+        found = subprocess.run(["git", "merge-base", "--is-ancestor", name, "HEAD"], cwd=ROOT, check=False)
+        assert found.returncode == 0, f"{name_of(page)}: {name}"
 
 
 def test_every_page_is_reached_from_the_map() -> None:
