@@ -169,7 +169,7 @@ class Merger:
             self.last = snapshot_id
             self.published += 1
             self.watch.published(merged, len(encoded))
-            self._say(merged, len(encoded))
+            self._log_published(merged, len(encoded))
         return not self._changed
 
     def _merged(self) -> MergedSketch | None:
@@ -228,9 +228,9 @@ class Merger:
         key = SnapshotId(None, self.plan.group, self.plan.topic, 0, 0, 0).key
         return self.own.ids.get(key)
 
-    def _say(self, merged: MergedSketch, size: int) -> None:
-        said = self.log.info if merged.complete else self.log.warning
-        said(
+    def _log_published(self, merged: MergedSketch, size: int) -> None:
+        write = self.log.info if merged.complete else self.log.warning
+        write(
             "published" if merged.complete else "published, but incomplete",
             number=self._number,
             partitions=len(merged.parts),

@@ -62,9 +62,9 @@ def example() -> str:
     for section, model in SECTIONS.items():
         lines += ["", f"# {model.__doc__}", f"{section}:"]
         for name, field in model.model_fields.items():
-            shown = field.examples[0] if field.examples else field.default  # an example where no default is usable
+            example = field.examples[0] if field.examples else field.default  # an example where no default is usable
             lines += _comment(f"{field.description}{' (required)' if field.is_required() else ''}")
-            lines.append(f"  {name}: {default_text(name, shown)}")
+            lines.append(f"  {name}: {default_text(name, example)}")
     return "\n".join(lines) + "\n"
 
 

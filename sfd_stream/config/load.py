@@ -254,8 +254,8 @@ def _instead_of(key: str, kind: str, value: Any) -> str:
     if kind in ("missing", "bool_for_other") or is_secret(key) or not isinstance(value, str | int | float | None):
         return ""
     nearest = difflib.get_close_matches(str(value), _choices(key), n=1) if kind == "literal_error" else []
-    shown = mask_url(str(value)) if key.endswith(".url") else mask(key, value)
-    return f", not {shown!r}" + (f"; did you mean {nearest[0]}?" if nearest else "")
+    masked = mask_url(str(value)) if key.endswith(".url") else mask(key, value)
+    return f", not {masked!r}" + (f"; did you mean {nearest[0]}?" if nearest else "")
 
 
 def _choices(key: str) -> tuple[str, ...]:

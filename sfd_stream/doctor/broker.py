@@ -39,9 +39,9 @@ def names(patient: Patient) -> Finding:
 
 def connection(patient: Patient) -> Finding:
     places = addresses(str(patient.properties["bootstrap.servers"]))
-    away = [f"{host}:{port} ({words})" for host, port in places if (words := _unreached(host, port))]
+    unreached = [f"{host}:{port} ({words})" for host, port in places if (words := _unreached(host, port))]
     remedy = "start the broker, correct the port in kafka.bootstrap.servers, or open the way (firewall, network policy)"
-    return _some(away, len(places), "is not reached", f"all of {len(places)} accept connections", remedy)
+    return _some(unreached, len(places), "is not reached", f"all of {len(places)} accept connections", remedy)
 
 
 def _unresolved(host: str, port: int) -> str | None:
@@ -91,8 +91,8 @@ def _secured(patient: Patient, part: str, code: int, remedy: str, otherwise: str
 
 def broker(patient: Patient) -> Finding:
     """A broker answers, and the addresses that the brokers advertise are reachable."""
-    said = [_client_error(patient, error) for error in patient.answer.errors]
-    misled = [words for words in said if _NODE.search(words)]
+    errors = [_client_error(patient, error) for error in patient.answer.errors]
+    misled = [words for words in errors if _NODE.search(words)]
     metadata = patient.answer.metadata
     if metadata is not None:
         given = [(each.host, each.port) for each in metadata.brokers.values()]
@@ -105,7 +105,7 @@ def broker(patient: Patient) -> Finding:
     if metadata is None:
         return failed(
             f"accepts connections, but does not answer {_protocol(patient)}"
-            f" ({said[0] if said else f'nothing within {patient.timeout_s:g} s'})",
+            f" ({errors[0] if errors else f'nothing within {patient.timeout_s:g} s'})",
             "set kafka.security.protocol to what that port speaks: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL",
         )
     if metadata.cluster_id.startswith(BUILT_IN):

@@ -35,8 +35,8 @@ def read(patient: Patient) -> Finding:
     if lacking := lacks(patient, topic, READ):
         return lacking
     newest = newest_record(patient)
-    seen = "it is empty" if newest is None else f"read offset {newest.offset()} of {topic}/0"
-    return good(f"READ on topic {topic}; {seen}")
+    result = "it is empty" if newest is None else f"read offset {newest.offset()} of {topic}/0"
+    return good(f"READ on topic {topic}; {result}")
 
 
 def newest_record(patient: Patient) -> Any:

@@ -45,7 +45,7 @@ class Failures:
     def keep(self, failure: BaseException | None) -> None:
         self.first = self.first or failure
 
-    def tell(self) -> None:
+    def raise_first(self) -> None:
         if self.first is not None:
             raise self.first
 
@@ -196,8 +196,8 @@ class Assignment:
 
     def on_revoke(self, client: Consumer, given: list[TopicPartition]) -> None:
         if client is self.consumer:
-            tell = self.listener.on_revoke if self.is_same_member else self.listener.on_lost
-            self._leave({tp.partition for tp in given}, tell)
+            notify = self.listener.on_revoke if self.is_same_member else self.listener.on_lost
+            self._leave({tp.partition for tp in given}, notify)
 
     def on_lost(self, client: Consumer, given: list[TopicPartition]) -> None:
         if client is self.consumer:
@@ -268,12 +268,12 @@ class Assignment:
         if others := starts.keys() - unread:
             self.consumer.resume(self.where(others))
 
-    def _leave(self, partitions: set[int], tell: Callable[[Collection[int]], None]) -> None:
-        told = partitions & self.all
-        if told and self._failures.first is None:
-            self.leaving = frozenset(told)
+    def _leave(self, partitions: set[int], notify: Callable[[Collection[int]], None]) -> None:
+        leaving = partitions & self.all
+        if leaving and self._failures.first is None:
+            self.leaving = frozenset(leaving)
             with self._failures.kept():
-                tell(sorted(told))
+                notify(sorted(leaving))
             self.leaving = frozenset()
         with self._failures.kept(), self._past_it_when_closing():
             self._drop(partitions)

@@ -18,7 +18,7 @@ _PROBE_S = 1.0
 
 _PROBE_TIMEOUT_S = 5.0
 
-LOOK_S = 10.0
+CHECK_S = 10.0
 RENEW_FIRST_S, RENEW_LAST_S = 60.0, 600.0
 """A client outside its group is replaced after the first time, then each time after twice as long, up to the last."""
 
@@ -40,14 +40,14 @@ class Presence:
         self._properties = properties
         self._clock = clock
         self._unknown_topic_s = unknown_topic_s
-        self._away_since: float | None = None
+        self._unavailable_since: float | None = None
         self._unknown_since: float | None = None
         self._probed_at = clock()
         self._probing: Future[bool] | None = None
 
     @property
-    def away_s(self) -> float | None:
-        return None if self._away_since is None else self._clock() - self._away_since
+    def unavailable_s(self) -> float | None:
+        return None if self._unavailable_since is None else self._clock() - self._unavailable_since
 
     def note(self, error: KafkaError) -> BrokerRefusedError | None:
         """Records a temporary error; returns a permanent one."""
@@ -58,16 +58,16 @@ class Presence:
         if fault is Fault.UNKNOWN_TOPIC:
             self._unknown_since = self._unknown_since or self._clock()
         elif error.code() == KafkaError._ALL_BROKERS_DOWN:
-            self._away_since = self._away_since or self._clock()
+            self._unavailable_since = self._unavailable_since or self._clock()
         return None
 
     def answered(self) -> None:
         """A record or an assignment has arrived: brokers and topic are available."""
-        self._away_since = self._unknown_since = None
+        self._unavailable_since = self._unknown_since = None
 
     def probe(self) -> BrokerRefusedError | None:
         """Asks in the background for brokers and topic. Returns an error if the topic is missing for too long."""
-        if self._away_since is None and self._unknown_since is None:
+        if self._unavailable_since is None and self._unknown_since is None:
             return None
         now = self._clock()
         if self._probing is None and now - self._probed_at >= _PROBE_S:
@@ -80,7 +80,7 @@ class Presence:
             exists = probing.result()
         except TimeoutError:
             return None
-        self._away_since = None
+        self._unavailable_since = None
         if exists:
             self._unknown_since = None
         elif self._unknown_since is not None and now - self._unknown_since >= self._unknown_topic_s:
@@ -99,7 +99,7 @@ class Membership:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._look_at = clock() + LOOK_S
+        self._check_at = clock() + CHECK_S
         self._outside_since: float | None = None
         self._renew_at = 0.0
         self._renew_after_s = RENEW_FIRST_S
@@ -110,11 +110,11 @@ class Membership:
         return None if self._outside_since is None else self._clock() - self._outside_since
 
     def is_overdue(self, is_inside: Callable[[], bool]) -> bool:
-        """Asks every LOOK_S whether the client is inside its group. True when it must be replaced now."""
+        """Asks every CHECK_S whether the client is inside its group. True when it must be replaced now."""
         now = self._clock()
-        if now < self._look_at:
+        if now < self._check_at:
             return False
-        self._look_at = now + LOOK_S
+        self._check_at = now + CHECK_S
         if is_inside():
             self._outside_since, self._renew_after_s = None, RENEW_FIRST_S
             return False

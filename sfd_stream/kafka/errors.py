@@ -94,7 +94,7 @@ def fault_of(error: KafkaError) -> Fault:
 _AWAY = {KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE}
 
 
-def is_away(error: KafkaError) -> bool:
+def is_unavailable(error: KafkaError) -> bool:
     """Whether no broker answered. A controller whose brokers are all restarting answers for them, with the code for a
     wrong replication factor.
     """

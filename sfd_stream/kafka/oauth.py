@@ -33,9 +33,9 @@ class Tokens:
         try:
             self(config)
         except Exception as error:
-            said = f"{type(error).__name__}: {error}"
+            reason = f"{type(error).__name__}: {error}"
             raise BrokerRefusedError(
-                f"kafka_oauth_callback returns no token ({said}); fix it, then start again"
+                f"kafka_oauth_callback returns no token ({reason}); fix it, then start again"
             ) from error
 
     def __call__(self, config: str) -> Token:

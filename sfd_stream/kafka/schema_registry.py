@@ -199,9 +199,9 @@ class SchemaRegistry:
 def words_of(error: BaseException) -> str:
     """Why a request failed, in one line."""
     status = getattr(error, "http_status_code", None)
-    said = str(getattr(error, "error_message", error))
+    text = str(getattr(error, "error_message", error))
     place = f"HTTP {status}: " if status is not None else f"{type(error).__name__}: "
-    return (place + " ".join(said.split()))[:200]
+    return (place + " ".join(text.split()))[:200]
 
 
 def open_registry(properties: Mapping[str, Any], log: RegistryLog, *, kind: str, extra: str) -> SchemaRegistry:

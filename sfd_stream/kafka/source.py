@@ -112,7 +112,7 @@ class Source:
         else:
             messages = self._consumer.consume(min(max_records, self._records_at_once), timeout_s)
         self._send_commits()
-        self._failures.tell()
+        self._failures.raise_first()
         if self._assignment.must_rejoin:
             self._assignment.must_rejoin = False
             self.rejoin()
@@ -123,7 +123,7 @@ class Source:
             self._presence.answered()
         else:
             self._failures.keep(self._presence.probe())
-            self._failures.tell()
+            self._failures.raise_first()
         batches = split(messages, self._assignment.readable())
         batches = self._backlog.bounded(batches, self._assignment.paused)
         if batches:
@@ -194,7 +194,7 @@ class Source:
         self._logger.warning(
             "outside the consumer group for %.0f s, replacing the Kafka client (its last error: %s)",
             self.outside_s,
-            self.away_words or "none",
+            self.outage_words or "none",
         )
         self._assignment.lose(self._assignment.all)
         threading.Thread(target=self._consumer.close, name="kafka-close", daemon=True).start()
@@ -203,7 +203,7 @@ class Source:
 
     def _is_inside(self) -> bool:
         """True also while no broker answers: then the client is not at fault."""
-        if self.away_s is not None:
+        if self.unavailable_s is not None:
             return True
         return self.is_connected() and (bool(self.assigned) or self._membership_of(self.member_id()) is not None)
 
@@ -345,17 +345,17 @@ class Source:
     # Faults
 
     @property
-    def away_s(self) -> float | None:
+    def unavailable_s(self) -> float | None:
         """How long no broker has answered; None while one answers."""
-        return self._presence.away_s
+        return self._presence.unavailable_s
 
     def check_available(self, give_up_s: float) -> None:
         """Raises BrokerRefusedError once no broker has answered for this long."""
-        if self.away_s is not None and self.away_s > give_up_s:
-            raise BrokerRefusedError(f"no broker has answered for {self.away_s:.0f} s ({self.away_words})")
+        if self.unavailable_s is not None and self.unavailable_s > give_up_s:
+            raise BrokerRefusedError(f"no broker has answered for {self.unavailable_s:.0f} s ({self.outage_words})")
 
     @property
-    def away_words(self) -> str:
+    def outage_words(self) -> str:
         """The client's last error about an unavailable broker."""
         return self._presence.words
 
@@ -383,7 +383,7 @@ class Source:
                 self._assignment.expel()
             else:
                 self._on_error(error)
-        self._failures.tell()
+        self._failures.raise_first()
 
     def _went_on(self, partition: int) -> bool:
         """Whether the group has committed more than was read here: then the partition is another worker's by now.
@@ -423,7 +423,7 @@ class Source:
 
     def _check(self) -> None:
         assert not self._closed, "the source is closed"
-        self._failures.tell()
+        self._failures.raise_first()
 
     # The end
 
@@ -447,7 +447,7 @@ class Source:
         closing.start()
         closing.join(max(deadline - self._clock(), 0.1))
         if before is None:
-            self._failures.tell()
+            self._failures.raise_first()
         return not closing.is_alive()
 
 

@@ -23,8 +23,8 @@ from sfd_stream.kafka.records import Record
 
 _BATCH = 500
 _TURN_S = 0.1
-_LOOK_EVERY_S = 30.0
-_LOOK_TIMEOUT_S = 1.0
+_CHECK_EVERY_S = 30.0
+_CHECK_TIMEOUT_S = 1.0
 
 
 class Tail:
@@ -43,7 +43,7 @@ class Tail:
         self._properties = tail_properties(properties)
         self._failure: BrokerRefusedError | None = None
         self._words = ""
-        self._looked_at = clock()
+        self._checked_at = clock()
         self._positions: dict[int, int] = {}  # assigned: one past the last record read, or the end that was reached
         self._callbacks = {"error_cb": self._note, **(hooks or Hooks()).as_properties(self._properties)}
         self._behind: dict[int, int] = {}  # positions at the last check, where the log had more
@@ -75,7 +75,7 @@ class Tail:
 
     def poll(self, timeout_s: float) -> list[Record]:
         """The records that arrived within the time."""
-        self._look_for_partitions()
+        self._find_new_partitions()
         try:
             messages = self._consumer.consume(_BATCH, timeout_s)
         except KafkaException as exception:
@@ -141,18 +141,18 @@ class Tail:
             self._assigned(deadline)
         return {p: (low, high) for p, (low, high) in marks.items() if low < high}
 
-    def _look_for_partitions(self) -> None:
+    def _find_new_partitions(self) -> None:
         """Finds partitions that were added to the topic: new records of a key may be there."""
-        if self._positions and self._clock() - self._looked_at > _LOOK_EVERY_S:
+        if self._positions and self._clock() - self._checked_at > _CHECK_EVERY_S:
             with contextlib.suppress(BrokerRefusedError):  # requests for assigned partitions report it
-                self._assigned(self._clock() + _LOOK_TIMEOUT_S)
-                self._look_for_records()
-            self._looked_at = self._clock()
+                self._assigned(self._clock() + _CHECK_TIMEOUT_S)
+                self._find_missing_records()
+            self._checked_at = self._clock()
 
-    def _look_for_records(self) -> None:
+    def _find_missing_records(self) -> None:
         """Replaces the client if a partition has had records since the last check and none of them has arrived."""
         at = {p: self._position(p) for p in self._positions}
-        ends = self._admin.known_ends([(self.topic, p) for p in at], _LOOK_TIMEOUT_S)
+        ends = self._admin.known_ends([(self.topic, p) for p in at], _CHECK_TIMEOUT_S)
         behind = {p: at[p] for p in at if at[p] < ends.get((self.topic, p), 0)}
         stuck = [p for p, position in behind.items() if self._behind.get(p) == position]
         self._behind = behind
@@ -167,7 +167,7 @@ class Tail:
         if fresh:
             self._positions.update(dict.fromkeys(fresh, 0))
             self._assign(fresh)
-        self._looked_at = self._clock()
+        self._checked_at = self._clock()
         return partitions
 
     def _partitions(self, deadline: float) -> list[int]:
@@ -211,6 +211,6 @@ class Tail:
 
     def _too_late(self, what: str, timeout_s: float) -> BrokerUnavailableError:
         words = self._admin.outage.words or self._words
-        last = f" (last heard: {words})" if words else ""
+        last = f" (last error: {words})" if words else ""
         where = f"{address(self._properties)} did not answer in {timeout_s:.0f} s"
         return BrokerUnavailableError(f"{where}: {what}{last}; {CHECK_IT}")

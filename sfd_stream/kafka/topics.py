@@ -13,7 +13,7 @@ from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
 from sfd_stream.errors import BrokerRefusedError, BrokerUnavailableError, SettingsError
 from sfd_stream.kafka.admin import SLICE_S
-from sfd_stream.kafka.errors import CHECK_IT, is_away
+from sfd_stream.kafka.errors import CHECK_IT, is_unavailable
 
 _BROKER_DEFAULT: Final = -1
 _TIMEOUT_S: Final = 15.0
@@ -82,7 +82,7 @@ def create_topic(
         cause = error.args[0]
         if cause.code() == KafkaError.TOPIC_ALREADY_EXISTS:
             return False
-        if is_away(cause):
+        if is_unavailable(cause):
             words = f"topic {topic} was not created within {_TIMEOUT_S:.0f} s ({cause.name()})"
             raise unavailable(admin, words) from None
         raise BrokerRefusedError(

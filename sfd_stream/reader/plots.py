@@ -167,5 +167,5 @@ def _made_at_s(merged: MergedSketch) -> float:
 
 def _short(name: str) -> str:
     name = printable(name)
-    shown = name if len(name) <= 18 else f"{name[:17]}…"
-    return shown.replace("$", r"\$")  # else matplotlib would parse it as a formula
+    short = name if len(name) <= 18 else f"{name[:17]}…"
+    return short.replace("$", r"\$")  # else matplotlib would parse it as a formula

@@ -126,7 +126,7 @@ class ScoreConsumer:
         self._start_round()
         self._pause_or_resume()
         self.source.check_available(self.settings.checkpoint.give_up_s)
-        self._look_around()
+        self._report()
 
     @property
     def _is_busy(self) -> bool:
@@ -352,7 +352,7 @@ class ScoreConsumer:
 
     # Once a second
 
-    def _look_around(self) -> None:
+    def _report(self) -> None:
         now_s = self.runtime.clock()
         if now_s >= self._next_status_s:
             self._next_status_s = now_s + STATUS_EVERY_S

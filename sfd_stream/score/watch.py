@@ -163,11 +163,11 @@ class ScoreWatch:
             "basis_rows": status.basis_rows,
             "drift": {p: (each.change or each.turn) is not None for p, each in status.drift.items()},
             "histogram": [[2.0 ** (BIN_LEAST + at), rows] for at, rows in enumerate(bins) if rows],
-            "extreme": [self._shown(at_s, score) for at_s, score in reversed(list(self._extreme))],
+            "extreme": [self._row_of(at_s, score) for at_s, score in reversed(list(self._extreme))],
         }
         return json.dumps(found, allow_nan=False).encode()
 
-    def _shown(self, at_s: float, score: Mapping[str, Any]) -> dict[str, Any]:
+    def _row_of(self, at_s: float, score: Mapping[str, Any]) -> dict[str, Any]:
         """Includes a row's values only if excerpts of messages are allowed."""
         names = ("partition", "offset", "row", "reported", "p_value", "residual_over_mean", "t2")
         causes = {}

@@ -86,7 +86,7 @@ def assign(wish: Wish[S]) -> Steps[Claimed[S] | Refused]:
         number = yield from newest_number(wish.prefix)  # another was first: begin again, keep nothing of the first read
 
 
-def claim_of(manifest: Manifest, wish: Wish[S], shown: int | None) -> Manifest:
+def claim_of(manifest: Manifest, wish: Wish[S], output_epoch: int | None) -> Manifest:
     """A manifest with a higher epoch, all else copied: the state keeps the id of the manifest that created it [N].
 
     The epoch is above the manifest's, and above that of the output topic for this key: after a restore from a backup
@@ -96,7 +96,7 @@ def claim_of(manifest: Manifest, wish: Wish[S], shown: int | None) -> Manifest:
     return replace(
         manifest,
         number=manifest.number + 1,
-        epoch=next_epoch(manifest.epoch, shown),
+        epoch=next_epoch(manifest.epoch, output_epoch),
         nonce=next(wish.nonces),
         parent=manifest.nonce,
         kind=Kind.CLAIM,

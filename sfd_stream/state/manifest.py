@@ -113,9 +113,9 @@ class Manifest:
     @property
     def unpublished(self) -> SnapshotRef | None:
         """The due snapshot, if it was not known to be published when this was written: a new owner publishes it."""
-        return self.due if self.owes_snapshot(self.published) else None
+        return self.due if self.has_pending_snapshot(self.published) else None
 
-    def owes_snapshot(self, published: SnapshotRef | None) -> bool:
+    def has_pending_snapshot(self, published: SnapshotRef | None) -> bool:
         """Whether the next checkpoint must bring a snapshot: the last one failed, or there was none.
 
         `published`: the last one that the owner knows to be acknowledged, by itself or an earlier owner. A rollback and

@@ -307,6 +307,6 @@ def _names_in(numbers: Mapping[str, Any]) -> dict[int, str]:
 
 def _check_counters(state: PartitionState, manifest: Manifest) -> None:
     for name in ("rows", "nnz", "shrinks"):
-        said, found = manifest.counters.get(name, 0), state.counters()[name]
-        if said != found:
-            raise FormatError(f"the manifest says {said} {name}, its blobs hold {found}")
+        stated, found = manifest.counters.get(name, 0), state.counters()[name]
+        if stated != found:
+            raise FormatError(f"the manifest has {stated} {name}, its blobs have {found}")

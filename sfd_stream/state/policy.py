@@ -96,7 +96,7 @@ class CheckpointPolicy:
 
 @dataclass(frozen=True)
 class SnapshotPolicy:
-    """Due after `every_rows` rows or `every_s` seconds, as set; without progress only if the last one is owed.
+    """Due after `every_rows` rows or `every_s` seconds, as set; without progress only if one is pending.
     `republish_s` seconds after the last publication was begun, the newest one is published again (idempotent).
     """
 
@@ -104,10 +104,10 @@ class SnapshotPolicy:
     every_s: float | None
     republish_s: float = float("inf")
 
-    def is_due(self, pending: Pending, now_s: float, *, owed: bool) -> bool:
-        """`pending`: since the last snapshot. `owed`: that is not published, or there is none."""
+    def is_due(self, pending: Pending, now_s: float, *, has_pending: bool) -> bool:
+        """`pending`: since the last snapshot. `has_pending`: the last snapshot is not published, or there is none."""
         elapsed_s = now_s - pending.begun_at_s
-        if owed and elapsed_s >= min(self.every_s or PENDING_AFTER_S, PENDING_AFTER_S):
+        if has_pending and elapsed_s >= min(self.every_s or PENDING_AFTER_S, PENDING_AFTER_S):
             return True
         in_time = self.every_s is not None and elapsed_s >= self.every_s
         in_rows = self.every_rows is not None and pending.rows >= self.every_rows

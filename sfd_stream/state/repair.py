@@ -68,10 +68,10 @@ class _Survey:
 
     def epoch_above(self, output_epoch: int | None) -> int:
         """Above every epoch that any manifest can have, and above every epoch on the output topic."""
-        shown = followed(output_epoch)
+        on_topic = followed(output_epoch)
         if self.newest is None:
-            return shown + self.slot
-        return max(shown, self.newest.epoch + self.slot - self.newest.number - 1) + 1
+            return on_topic + self.slot
+        return max(on_topic, self.newest.epoch + self.slot - self.newest.number - 1) + 1
 
 
 def rollback(mark: Mark, *, to: int | None = None) -> Steps[Created | Fenced | Refused]:

@@ -175,32 +175,32 @@ def _settings(url: str) -> Iterator[None]:
 
 
 def _translated(error: Exception, what: str, verb: str) -> StoreError:
-    said = str(error)
+    text = str(error)
     message = f"{what}: {_first_line(error)}"
     if isinstance(error, exceptions.AlreadyExistsError):
-        return StoreUnavailableError(message) if _UNDECIDED.search(said) else ObjectExistsError(message)
+        return StoreUnavailableError(message) if _UNDECIDED.search(text) else ObjectExistsError(message)
     missing = isinstance(error, FileNotFoundError)
-    if _NO_SUCH_BUCKET.search(said) or (missing and verb not in {"read", "delete"}):
+    if _NO_SUCH_BUCKET.search(text) or (missing and verb not in {"read", "delete"}):
         return StoreRefusedError(f"{message}; create the bucket, or correct checkpoint.url")
     if missing:
         return ObjectMissingError(message)
-    if _is_final(error, said):
+    if _is_final(error, text):
         return StoreRefusedError(
             f"{message}; check the credentials, their rights (read, write, list, delete), region and endpoint"
         )
     return StoreUnavailableError(message)
 
 
-def _is_final(error: Exception, said: str) -> bool:
+def _is_final(error: Exception, text: str) -> bool:
     if isinstance(error, exceptions.PermissionDeniedError | exceptions.UnauthenticatedError):
         return True
     if isinstance(error, exceptions.NotSupportedError | NotImplementedError | ValueError):
         return True
-    status = _STATUS.search(said)
+    status = _STATUS.search(text)
     if status is None:
-        return _WRONG_FOR_GOOD.search(said) is not None
+        return _WRONG_FOR_GOOD.search(text) is not None
     code = int(status.group(1))
-    return code == 501 or (300 <= code < 500 and code not in _MAY_PASS and "RequestTimeout" not in said)
+    return code == 501 or (300 <= code < 500 and code not in _MAY_PASS and "RequestTimeout" not in text)
 
 
 def _first_line(error: Exception) -> str:

@@ -73,7 +73,7 @@ def _split(url: str) -> SplitResult:
     return parts
 
 
-def _shown(url: str) -> str:
+def _masked(url: str) -> str:
     """The URL in a message. A URL with an @ may contain credentials, even if it is malformed."""
     return "(which may hold credentials)" if "@" in url else repr(url)
 
@@ -88,10 +88,10 @@ def _folder(url: str, parts: SplitResult) -> Path:
     path = Path(unquote(parts.path))
     if not path.is_absolute() or path == Path("/"):
         raise SettingsError(
-            f"checkpoint.url {_shown(url)} names no folder; write it in full, as in 'file:///var/lib/sfd-stream'"
+            f"checkpoint.url {_masked(url)} names no folder; write it in full, as in 'file:///var/lib/sfd-stream'"
         )
     if ".." in path.parts or "\0" in str(path):
-        raise SettingsError(f"checkpoint.url {_shown(url)} must be a plain path, without '..'")
+        raise SettingsError(f"checkpoint.url {_masked(url)} must be a plain path, without '..'")
     return path
 
 

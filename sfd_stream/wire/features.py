@@ -253,8 +253,8 @@ def differences(stored: Mapping[str, Any] | None, wanted: Mapping[str, Any] | No
         return f"the state holds {names[0]} and the settings ask for {names[1]}"
     old, new = _lines(stored), _lines(wanted)
     changed = [name for name in sorted(old.keys() | new.keys()) if old.get(name) != new.get(name)]
-    shown = (f"{name} was {old.get(name, 'not set')} and is {new.get(name, 'not set')}" for name in changed)
-    return "; ".join(shown)
+    changes = (f"{name} was {old.get(name, 'not set')} and is {new.get(name, 'not set')}" for name in changed)
+    return "; ".join(changes)
 
 
 def _lines(described: Mapping[str, Any]) -> dict[str, str]:

@@ -92,18 +92,18 @@ class SnapshotId:
             return None
 
 
-def next_epoch(own: int, shown: int | None) -> int:
-    """The epoch of a writer whose last one was `own` (0: none): above it, and above `shown`, its topic's epoch."""
-    return max(own, followed(shown)) + 1
+def next_epoch(own: int, on_topic: int | None) -> int:
+    """The epoch of a writer whose last one was `own` (0: none): above it, and above `on_topic`, its topic's epoch."""
+    return max(own, followed(on_topic)) + 1
 
 
-def followed(shown: int | None) -> int:
+def followed(on_topic: int | None) -> int:
     """The epoch that a topic has for a key; 0 if there is none, or if it is above EPOCH_TAKEN_MAX.
 
     Such an epoch is forged. A writer above it would soon be above EPOCH_MAX, which no reader accepts. Then a null value
     under that key is needed.
     """
-    return shown if shown is not None and shown <= EPOCH_TAKEN_MAX else 0
+    return on_topic if on_topic is not None and on_topic <= EPOCH_TAKEN_MAX else 0
 
 
 def _number(text: str) -> int | None:

@@ -196,12 +196,14 @@ def _sum_of(schema: str, version: int, body: bytes) -> bytes:
 def _unseal(value: bytes) -> tuple[str, dict[str, Any]]:
     """Schema and body, if the message is whole and of a known version."""
     match _unpacked(value, "a snapshot message"):
-        case {"schema": str(schema), "version": int(version), "checksum": bytes(said), "body": bytes(body)}:
+        case {"schema": str(schema), "version": int(version), "checksum": bytes(checksum_), "body": bytes(body)}:
             pass
         case _:
             raise FormatError("not a snapshot of sfd-stream: the value is no map of schema, version, checksum and body")
     # Bytes that a reader ignores (an odd encoding, one key more) would be damage that nobody notices.
-    if _sum_of(schema, version, body) != said or not value.startswith(_head(schema, version, said, len(body))):
+    if _sum_of(schema, version, body) != checksum_ or not value.startswith(
+        _head(schema, version, checksum_, len(body))
+    ):
         raise ChecksumError("a snapshot message is damaged: its checksum does not match")
     if schema not in (SNAPSHOT, REFERENCE):
         raise FormatError(
@@ -291,10 +293,10 @@ def resolve(reference: Reference, blob: bytes, *, store: str | None = None, max_
 
 def _reference_in(body: Mapping[str, Any]) -> Reference:
     match body:
-        case {"id": given, "store": str(store), "key": str(key), "size": int(size), "checksum": bytes(said)}:
-            if len(store) > _STORE_MAX or len(key) > _KEY_MAX or not 0 <= size <= _SIZE_MAX or len(said) != 16:
+        case {"id": given, "store": str(store), "key": str(key), "size": int(size), "checksum": bytes(checksum_)}:
+            if len(store) > _STORE_MAX or len(key) > _KEY_MAX or not 0 <= size <= _SIZE_MAX or len(checksum_) != 16:
                 raise FormatError(f"a reference to a snapshot has store {store!r:.60}, key {key!r:.60}, size {size}")
-            return Reference(SnapshotId.from_map(given), store, key, int(size), said)
+            return Reference(SnapshotId.from_map(given), store, key, int(size), checksum_)
     raise FormatError("a reference to a snapshot lacks its store, key, size or checksum")
 
 

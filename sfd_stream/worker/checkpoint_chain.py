@@ -47,8 +47,8 @@ class CheckpointChain:
         return self.manifest
 
     @property
-    def owes_snapshot(self) -> bool:
-        return self.newest.owes_snapshot(self.published)
+    def has_pending_snapshot(self) -> bool:
+        return self.newest.has_pending_snapshot(self.published)
 
     # Jobs
 

@@ -50,7 +50,7 @@ class Delivery:
         """Whether a snapshot is due. If so, a checkpoint with a snapshot is due too."""
         if self.encoder is None:
             return False
-        return self.policy.is_due(owned.taken.unpublished, now_s, owed=owned.chain.owes_snapshot)
+        return self.policy.is_due(owned.taken.unpublished, now_s, has_pending=owned.chain.has_pending_snapshot)
 
     def is_again_due(self, owned: OwnedPartition, elapsed_s: float) -> bool:
         """Whether the newest snapshot is to be published once more: a zombie may have published an older one after it.
@@ -99,7 +99,7 @@ class Delivery:
 
     def _commit(self, owned: OwnedPartition) -> Job[None]:
         newest = owned.chain.newest
-        published = self.encoder is None or not (newest.has_newer_state or owned.chain.owes_snapshot)
+        published = self.encoder is None or not (newest.has_newer_state or owned.chain.has_pending_snapshot)
         yield from reached(self.runtime, "before-commit")
         self.source.commit({owned.number: newest.next_offset}, metadata_of(None, published=published))
         yield from reached(self.runtime, "after-commit")

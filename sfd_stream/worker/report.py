@@ -112,7 +112,7 @@ class Report:
                     joined=self._partitions.joined or self._source.has_nothing(),
                     stopping=stopping,
                     sketch_idle=self._sketch.idle,
-                    broker_away_s=self._source.away_s,
+                    broker_away_s=self._source.unavailable_s,
                     outside_group_s=self._source.outside_s,
                     registry_outage=registry_outage,
                     memory_reserved_bytes=self._partitions.reserved_bytes(),

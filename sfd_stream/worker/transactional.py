@@ -56,7 +56,7 @@ class Transactional(Delivery):
                 too_large = error.reason == TOO_LARGE
                 reason = self.encoder.advice(len(snapshot or b"")) if too_large else error.reason
             yield Wait("next transaction", for_s=pause_s, failure=reason)
-        if owned.chain.owes_snapshot:
+        if owned.chain.has_pending_snapshot:
             self.watch.snapshot_failed("refused" if too_large else "unavailable")
         owned.log.warning("transaction failed, will retry", reason=reason)
 
@@ -106,7 +106,7 @@ class Transactional(Delivery):
 
     def _message(self, owned: OwnedPartition, manifest: Manifest, snapshot: bytes | None) -> Job[Outgoing | None]:
         due = manifest.due
-        if due is None or not owned.chain.owes_snapshot:
+        if due is None or not owned.chain.has_pending_snapshot:
             return None
         if snapshot is None:
             snapshot = yield from owned.chain.snapshot_bytes()

@@ -54,7 +54,7 @@ class UntilEnd:
     def is_delivered(self, owned: OwnedPartition) -> bool:
         """Whether the rows are published and committed."""
         committed = self.source.last_committed.get(owned.number, -1)
-        return committed >= self.ends.get(owned.number, 0) and not (self.publishes and owned.chain.owes_snapshot)
+        return committed >= self.ends.get(owned.number, 0) and not (self.publishes and owned.chain.has_pending_snapshot)
 
     def is_reached(self) -> bool:
         """Whether our partitions are finished, and those of other workers too."""

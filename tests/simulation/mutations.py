@@ -311,7 +311,7 @@ MUTATIONS: dict[str, Mutation] = {
             ),
             Edit(
                 "state/policy.py",
-                "        if owed and elapsed_s",
+                "        if has_pending and elapsed_s",
                 "        if False and elapsed_s",
             ),
         ),

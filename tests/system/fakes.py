@@ -97,9 +97,9 @@ class FakeSource:
         self.acknowledged_commits: dict[int, Commit] = {}
         self.fail_commits = 0
         self.rejoins = 0
-        self.away_s: float | None = None
+        self.unavailable_s: float | None = None
         self.outside_s: float | None = None
-        self.away_words = ""
+        self.outage_words = ""
         self.polls = 0
 
     def check_available(self, give_up_s: float) -> None:

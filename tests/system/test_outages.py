@@ -34,7 +34,7 @@ def test_a_broker_killed_in_mid_stream_is_waited_for(private_broker: PrivateBrok
     worker = run.begin()
     worker.until(lambda: all(run.durable_offset(p) == 250 for p in range(2)), "the first half")
     broker.kill()
-    worker.until(lambda: worker.source.away_s is not None, "that it is noticed")
+    worker.until(lambda: worker.source.unavailable_s is not None, "that it is noticed")
     broker.restart()
     for partition in range(2):
         broker.produce(topic, messages[partition][250:], partition=partition)

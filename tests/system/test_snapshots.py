@@ -210,7 +210,7 @@ def test_a_failed_publication_stays_due_and_the_stream_goes_on(kafka: Broker, ma
     owned = worker.worker.partitions.get(0)
     assert owned is not None
     worker.until(lambda: len({m.due.id for m in run.manifests(0) if m.due is not None}) > 1, "trying again")
-    assert owned.chain.owes_snapshot
+    assert owned.chain.has_pending_snapshot
     assert not [shown for shown in all_shown(kafka, shows) if snapshot_in(run, shown).sketch.rows]
     set_config(kafka, shows, {"max.message.bytes": "2000000"})
     worker.until(lambda: shown_rows(run, shows) == {0: 2000}, "what was due")

@@ -45,8 +45,8 @@ def show(config: ConfigOption = None, overrides: SetOption = None, as_json: Json
     if as_json:
         print_json({key: {"value": value, "origin": origin} for key, value, origin in rows})
     else:
-        shown = [(key, "null" if value is None else str(value), origin) for key, value, origin in rows]
-        print_table(("setting", "value", "from"), shown)
+        printed = [(key, "null" if value is None else str(value), origin) for key, value, origin in rows]
+        print_table(("setting", "value", "from"), printed)
 
 
 def schema(
@@ -60,14 +60,14 @@ def schema(
 
     Example: [bold]sfd-stream config schema --example > settings.yaml[/bold]
     """
-    from sfd_stream.config import describe as shown
+    from sfd_stream.config import describe
 
     if example and as_json:
         raise SettingsError("--example prints YAML; leave out one of --example and --json")
     if example:
-        print_text(shown.example())
+        print_text(describe.example())
     else:
-        print_json(shown.schema())
+        print_json(describe.schema())
 
 
 COMMANDS = {"check": check, "show": show, "schema": schema}

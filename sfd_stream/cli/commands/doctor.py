@@ -50,8 +50,8 @@ def _examined(config: ConfigOption, overrides: SetOption) -> "Iterator[Examined]
         patient = _patient(effective.settings)
     except (SettingsError, BrokerRefusedError) as error:
         remedy = '"sfd-stream config check" lists what is wrong, "config show" where each value came from'
-        said = "; ".join(error.problems) if isinstance(error, SettingsError) else str(error)
-        yield Examined("settings", failed(said, remedy, type(error)))
+        reason = "; ".join(error.problems) if isinstance(error, SettingsError) else str(error)
+        yield Examined("settings", failed(reason, remedy, type(error)))
         return
     yield Examined("settings", good("all settings are valid and consistent"))
     yield from examine(checks(), patient)

@@ -129,8 +129,8 @@ def _print(found: "Preview", warnings: list[str]) -> None:
 
     for number, row in enumerate(found.first_rows, start=1):
         typer.echo(_bold(f"row {number}: {len(row)} feature{'' if len(row) == 1 else 's'}"))
-        shown = [(each["feature"], each["column"], each["value"]) for each in row[:_FEATURES_MAX]]
-        print_table(("feature", "column", "value"), shown)
+        printed = [(each["feature"], each["column"], each["value"]) for each in row[:_FEATURES_MAX]]
+        print_table(("feature", "column", "value"), printed)
     typer.echo(_bold(f"{found.rows} rows of {found.messages} messages"))
     typer.echo(
         f"features            {found.features:,} in the sample; at least {found.features_estimated:,} in the topic"

@@ -221,12 +221,12 @@ def _progress(topic: str, total: int | None) -> Iterator[Callable[[int], None]]:
             task = bar.add_task(f"rows to {topic}", total=total)
             yield lambda rows: bar.update(task, completed=rows)
     else:
-        said = time.monotonic()
+        printed_s = time.monotonic()
 
-        def say(rows: int) -> None:
-            nonlocal said
-            if time.monotonic() - said >= _PLAIN_EVERY_S:
-                said = time.monotonic()
+        def print_rows(rows: int) -> None:
+            nonlocal printed_s
+            if time.monotonic() - printed_s >= _PLAIN_EVERY_S:
+                printed_s = time.monotonic()
                 sys.stderr.write(f"{rows:,} rows to {topic}\n")
 
-        yield say
+        yield print_rows

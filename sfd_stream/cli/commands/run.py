@@ -62,20 +62,20 @@ def run(
         return
     labels = {} if worker_number is None else {"worker": worker_number}
     began = time.monotonic()
-    shown = {"worker_name": str(worker_number or 1), "status_folder": status_folder}
-    worker = _run_one(settings, labels, until_end=until_end, bar=worker_number is None, **shown)
+    options = {"worker_name": str(worker_number or 1), "status_folder": status_folder}
+    worker = _run_one(settings, labels, until_end=until_end, bar=worker_number is None, **options)
     if until_end and worker_number is None:
         rows_per_s = worker.progress.rows / max(time.monotonic() - began, 1e-9)
         print_summary(settings, rows_per_s, as_json=as_json)
 
 
-def _run_one(settings: "Settings", labels: dict[str, Any], *, until_end: bool, bar: bool, **shown: Any) -> "Worker":
+def _run_one(settings: "Settings", labels: dict[str, Any], *, until_end: bool, bar: bool, **options: Any) -> "Worker":
     from sfd_stream.cli.processes import configure_logs
     from sfd_stream.cli.progress import watching
 
-    with watching(bar=bar and until_end) as watch, configure_logs(settings, labels, worker=int(shown["worker_name"])):
+    with watching(bar=bar and until_end) as watch, configure_logs(settings, labels, worker=int(options["worker_name"])):
         settings = within_quota(settings)
-        return work(settings, until_end=until_end, watch=watch, on_end=watch.end, **shown)
+        return work(settings, until_end=until_end, watch=watch, on_end=watch.end, **options)
 
 
 def _run_many(settings: "Settings", arguments: Any, workers: int, *, as_json: bool) -> None:
@@ -148,7 +148,7 @@ def stop_on_signals(
 ) -> None:
     """The first SIGTERM or SIGINT stops gracefully. The second calls `end` and exits at once."""
 
-    def say(name: str) -> None:
+    def log_signal(name: str) -> None:
         log.info(event, signal=name)
 
     def second(number: int, _: Any) -> None:
@@ -160,7 +160,7 @@ def stop_on_signals(
             signal.signal(other, second)
         stop()
         # On a separate thread: this handler may have interrupted the log while it held its lock.
-        threading.Thread(target=say, args=(signal.Signals(number).name,), daemon=True).start()
+        threading.Thread(target=log_signal, args=(signal.Signals(number).name,), daemon=True).start()
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, first)

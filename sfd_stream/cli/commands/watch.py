@@ -190,8 +190,8 @@ def _spectrum(merged: "MergedSketch", top: int, columns: int) -> Any:
     table = Table("", "singular value", "", "strongest columns", box=box.SIMPLE_HEAD, pad_edge=False)
     for number, (value, words) in enumerate(zip(values, names, strict=True), start=1):
         bar = "█" * max(round(_BAR * float(value / values[0])), 1)
-        shown = " ".join(f"{'-' if weight < 0 else ''}{name}" for name, weight in words)
-        table.add_row(str(number), f"{value:,.5g}", Text(bar), _safe(shown))
+        strongest = " ".join(f"{'-' if weight < 0 else ''}{name}" for name, weight in words)
+        table.add_row(str(number), f"{value:,.5g}", Text(bar), _safe(strongest))
     return table
 
 

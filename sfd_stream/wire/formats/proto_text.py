@@ -80,13 +80,13 @@ class _Parser:
         elif word != ";":
             self._refuse(word)
 
-    def _set_syntax(self, word: str, said: str) -> None:
+    def _set_syntax(self, word: str, value: str) -> None:
         if word == "syntax":
-            self._file.syntax = said
-        elif said in _EDITIONS:
-            self._file.syntax, self._file.edition = "editions", _EDITIONS[said]
+            self._file.syntax = value
+        elif value in _EDITIONS:
+            self._file.syntax, self._file.edition = "editions", _EDITIONS[value]
         else:
-            self._refuse(said)
+            self._refuse(value)
 
     def _import(self) -> None:
         word = self._next()
@@ -185,11 +185,11 @@ class _Parser:
         """A feature of an edition, like `features.field_presence = IMPLICIT`. Features of languages are skipped."""
         name = self._next().removeprefix("features.")
         self._expect("=")
-        said = self._next()
+        value = self._next()
         known = descriptor_pb2.FeatureSet.DESCRIPTOR.fields_by_name.get(name)
-        if known is None or said not in known.enum_type.values_by_name:
-            self._refuse(f"features.{name} = {said}", "a known feature")
-        setattr(target.options.features, name, known.enum_type.values_by_name[said].number)
+        if known is None or value not in known.enum_type.values_by_name:
+            self._refuse(f"features.{name} = {value}", "a known feature")
+        setattr(target.options.features, name, known.enum_type.values_by_name[value].number)
 
     def _enum(self, enum: Any) -> None:
         enum.name = self._next()

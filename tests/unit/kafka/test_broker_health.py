@@ -9,7 +9,7 @@ from typing import Any
 from confluent_kafka import KafkaError
 
 from sfd_stream.errors import BrokerRefusedError
-from sfd_stream.kafka.broker_health import LOOK_S, RENEW_FIRST_S, RENEW_LAST_S, Membership, Presence
+from sfd_stream.kafka.broker_health import CHECK_S, RENEW_FIRST_S, RENEW_LAST_S, Membership, Presence
 from tests.support.watched import Clock
 
 UNKNOWN_TOPIC_S = 30.0
@@ -47,16 +47,16 @@ def test_an_outage_lasts_until_a_probe_is_answered() -> None:
     one = presence(Cluster(), clock)
     assert one.note(KafkaError(KafkaError._ALL_BROKERS_DOWN)) is None
     clock.now += 5
-    assert one.away_s == 5
+    assert one.unavailable_s == 5
     assert probed(one) is None
-    assert one.away_s is None
+    assert one.unavailable_s is None
 
 
 def test_a_record_ends_an_outage_too() -> None:
     one = presence(Cluster(), Clock())
     one.note(KafkaError(KafkaError._ALL_BROKERS_DOWN))
     one.answered()
-    assert one.away_s is None
+    assert one.unavailable_s is None
 
 
 def test_a_topic_may_be_missing_for_a_while_and_no_longer() -> None:
@@ -78,11 +78,11 @@ def test_a_client_outside_its_group_is_replaced_at_growing_intervals() -> None:
     clock = Clock()
     began, membership, replaced = clock.now, Membership(clock), []
     while clock.now < began + 4_000:
-        clock.now += LOOK_S
+        clock.now += CHECK_S
         if membership.is_overdue(lambda: False):
             replaced.append(clock.now)
     pauses = [later - earlier for earlier, later in itertools.pairwise(replaced)]
-    assert replaced[0] - began - LOOK_S == RENEW_FIRST_S
+    assert replaced[0] - began - CHECK_S == RENEW_FIRST_S
     assert pauses[0] == 2 * RENEW_FIRST_S
     assert max(pauses) == RENEW_LAST_S
 
@@ -91,6 +91,6 @@ def test_a_member_is_not_replaced() -> None:
     clock = Clock()
     membership = Membership(clock)
     for _ in range(1_000):
-        clock.now += LOOK_S
+        clock.now += CHECK_S
         assert not membership.is_overdue(lambda: True)
     assert membership.outside_s is None

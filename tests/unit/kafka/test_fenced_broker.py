@@ -85,8 +85,8 @@ def story_of(broker: LocalBroker, topic: str, sources: list[Source], ends: list[
     lines = [f"round {number}, {len(sources)} sources; the broker's log is {folder / 'broker.log'}"]
     for source, end in zip(sources, ends, strict=True):
         if end < number:
-            state = f"connected {source.is_connected()}, outside {source.outside_s}, away {source.away_s}"
-            lines.append(f"{source!r} read up to {end}: at {source.positions}, {state} ({source.away_words})")
+            state = f"connected {source.is_connected()}, outside {source.outside_s}, away {source.unavailable_s}"
+            lines.append(f"{source!r} read up to {end}: at {source.positions}, {state} ({source.outage_words})")
     lines += said_by_new_clients(broker, topic, number - 1, f"g{[end < number for end in ends].index(True)}")
     lines.append(f"end of the log: {broker.end_offset(topic)}")
     return "\n".join(lines)

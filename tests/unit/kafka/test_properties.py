@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sfd_stream.errors import SettingsError
-from sfd_stream.kafka.errors import Fault, fault_of, is_away, refusal
+from sfd_stream.kafka.errors import Fault, fault_of, is_unavailable, refusal
 from sfd_stream.kafka.properties import (
     admin_properties,
     assigns_incrementally,
@@ -116,8 +116,12 @@ def test_each_error_is_sorted_by_what_to_do_about_it(code: int, fault: Fault) ->
 
 def test_brokers_that_are_all_restarting_are_away_and_a_wrong_replication_factor_is_not() -> None:
     code = KafkaError.INVALID_REPLICATION_FACTOR
-    assert is_away(KafkaError(code, "Unable to replicate the partition 1 time(s): All brokers are currently fenced"))
-    assert not is_away(KafkaError(code, "Unable to replicate the partition 3 time(s): only 1 broker(s) are registered"))
+    assert is_unavailable(
+        KafkaError(code, "Unable to replicate the partition 1 time(s): All brokers are currently fenced")
+    )
+    assert not is_unavailable(
+        KafkaError(code, "Unable to replicate the partition 3 time(s): only 1 broker(s) are registered")
+    )
 
 
 def test_a_fatal_error_is_for_good_whatever_its_code() -> None:

@@ -384,12 +384,12 @@ def test_a_broker_killed_and_restarted_is_waited_for_and_nothing_is_lost_or_doub
     reader = read(broker, topic, properties=patient)
     reader.until(lambda: reader.count == 200)
     broker.kill()
-    reader.until(lambda: reader.source.away_s is not None, "the broker is away")
-    assert reader.source.away_words
+    reader.until(lambda: reader.source.unavailable_s is not None, "the broker is away")
+    assert reader.source.outage_words
     with pytest.raises(TimeoutError, match="did not answer within"):
         reader.source.watermarks(0, 0.3)
     broker.restart()
-    reader.until(lambda: reader.source.away_s is None, "the broker is back, though no record came")
+    reader.until(lambda: reader.source.unavailable_s is None, "the broker is back, though no record came")
     fill(broker, topic, 100, partitions=2)
     reader.until(lambda: reader.count >= 400)
     assert all(reader.offsets(p) == list(range(200)) for p in range(2))

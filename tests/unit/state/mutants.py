@@ -192,7 +192,7 @@ def same_epoch(manifest: Manifest, wish: assign.Wish[Any], shown: int | None) ->
     return replace(RIGHT_CLAIM(manifest, wish, shown), epoch=manifest.epoch)
 
 
-def own_epoch(manifest: Manifest, wish: assign.Wish[Any], _shown: int | None) -> Manifest:
+def own_epoch(manifest: Manifest, wish: assign.Wish[Any], _output_epoch: int | None) -> Manifest:
     return RIGHT_CLAIM(manifest, wish, None)
 
 
@@ -376,4 +376,4 @@ SECOND_SAFEGUARDS = [
 ]
 
 # Not in this model: H, I, J, K are of transactional delivery, Q of the group's coordinator; O's corrupt blob
-# is in test_assign.py (damage is not modelled here).
+# is in test_claim.py (damage is not modelled here).

@@ -111,7 +111,7 @@ class Owner:
     # -- checkpoint, publish, commit -------------------------------------------------------------------
 
     def checkpoint(self) -> Program:
-        if not self.rows.pending and not self.own.owes_snapshot(self.published):
+        if not self.rows.pending and not self.own.has_pending_snapshot(self.published):
             return True
         state, after = self.freeze((yield Choose(3)) == 0, (yield Choose(2)) == 0)
         nonce = next(self.nonces)
@@ -155,7 +155,7 @@ class Owner:
             after = Rows(rows.sketch, rows.sketch_ref, [*rows.segments, *new])  # type: ignore[list-item]
             sketch = rows.sketch_ref
             buffer = tuple(encode_offsets(x) if ref is None else ref for x, ref in after.segments)
-        due = snapshot_due or self.own.owes_snapshot(self.published)
+        due = snapshot_due or self.own.has_pending_snapshot(self.published)
         snapshot = encode_snapshot(self.snapshot_id(), rows.offsets) if due else None
         count = len(rows.offsets)
         return NewState(count, None, sketch, buffer, {"rows": count}, PARAMETERS, snapshot), after

@@ -317,7 +317,7 @@ def test_more_columns_are_zero_so_far() -> None:
 def test_blobs_that_are_not_the_manifests_are_refused() -> None:
     _, shelf, _ = filled(SHAPES["fixed"], 300)
     shelf.manifest = replace(shelf.manifest, counters={**shelf.manifest.counters, "rows": 299})
-    with pytest.raises(FormatError, match=r"says 299 rows, its blobs hold"):
+    with pytest.raises(FormatError, match=r"manifest has 299 rows, its blobs have"):
         shelf.read(SHAPES["fixed"])
 
 

@@ -17,17 +17,17 @@ def test_a_checkpoint_is_due_by_rows_or_time_and_never_without_progress(
 
 
 @pytest.mark.parametrize(
-    ("rows", "since_s", "elapsed_s", "owed", "due"),
+    ("rows", "since_s", "elapsed_s", "has_pending", "due"),
     [
         (100, 0, 0, False, True), (99, 0, 29, False, False), (0, 0, 30, False, True), (0, None, 30, False, False),
         (0, None, PENDING_AFTER_S, True, True), (0, None, PENDING_AFTER_S - 1, True, False),
     ],
 )  # fmt: skip
 def test_a_snapshot_is_due_by_rows_or_time_and_without_progress_only_if_it_is_owed(
-    rows: int, since_s: float | None, elapsed_s: float, owed: bool, due: bool
+    rows: int, since_s: float | None, elapsed_s: float, has_pending: bool, due: bool
 ) -> None:
     policy = SnapshotPolicy(every_rows=100, every_s=30)
-    assert policy.is_due(Pending(1000.0, rows, since_s), 1000.0 + elapsed_s, owed=owed) is due
+    assert policy.is_due(Pending(1000.0, rows, since_s), 1000.0 + elapsed_s, has_pending=has_pending) is due
 
 
 def test_rows_are_as_old_as_the_oldest_that_is_not_acknowledged() -> None:

@@ -115,14 +115,14 @@ def test_only_the_newest_manifest_s_owner_may_publish() -> None:
 def test_a_snapshot_is_owed_until_it_is_acknowledged() -> None:
     memory = Memory()
     first = genesis()
-    assert first.owes_snapshot(None)
+    assert first.has_pending_snapshot(None)
     manifest = grown(memory, states=2)[-1]
     assert manifest.due is not None
     assert manifest.unpublished == manifest.due
-    assert manifest.owes_snapshot(None)
-    assert not manifest.owes_snapshot(manifest.due)
+    assert manifest.has_pending_snapshot(None)
+    assert not manifest.has_pending_snapshot(manifest.due)
     older = SnapshotRef(StateId(1, 1), manifest.due.blob)
-    assert manifest.owes_snapshot(older)
+    assert manifest.has_pending_snapshot(older)
     assert replace(manifest, published=manifest.due).unpublished is None
 
 

@@ -80,7 +80,7 @@ def test_a_reset_starts_anew_or_keeps_the_sketch() -> None:
         assert (made.kind, made.next_offset, made.binding) == (Kind.RESET, 40, START.binding)
         assert made.counters == (newest.counters if keep_sketch else {})
         assert (made.sketch is not None) == keep_sketch
-        assert made.owes_snapshot(newest.published)
+        assert made.has_pending_snapshot(newest.published)
 
 
 def test_a_reset_without_a_checkpoint_begins_above_what_readers_saw() -> None:

@@ -53,8 +53,8 @@ class FakeChain:
         return self.manifest
 
     @property
-    def owes_snapshot(self) -> bool:
-        return self.manifest.owes_snapshot(self.published)
+    def has_pending_snapshot(self) -> bool:
+        return self.manifest.has_pending_snapshot(self.published)
 
     def check_owner(self) -> Job[None]:
         yield from ()
@@ -202,7 +202,7 @@ def test_what_an_unknown_result_turns_out_to_have_shown_is_not_shown_again() -> 
     deliver(delivery_of(group, sink), owned)
     assert sink.tried == [1]
     assert owned.delivered == StateId(1, 5)
-    assert not owned.chain.manifest.owes_snapshot(owned.chain.published)
+    assert not owned.chain.manifest.has_pending_snapshot(owned.chain.published)
 
 
 def test_what_can_t_be_delivered_stays_due_and_is_said() -> None:

@@ -33,8 +33,8 @@ def until_end(clock: Clock, *owned: Any, snapshots: bool = False) -> UntilEnd:
     return found
 
 
-def owned(number: int, phase: Phase = Phase.FINISHED, *, owes_snapshot: bool = False) -> Any:
-    return SimpleNamespace(number=number, phase=phase, chain=SimpleNamespace(owes_snapshot=owes_snapshot))
+def owned(number: int, phase: Phase = Phase.FINISHED, *, has_pending_snapshot: bool = False) -> Any:
+    return SimpleNamespace(number=number, phase=phase, chain=SimpleNamespace(has_pending_snapshot=has_pending_snapshot))
 
 
 def test_a_partition_is_at_its_end_by_its_position() -> None:
@@ -46,7 +46,7 @@ def test_a_partition_is_at_its_end_by_its_position() -> None:
 def test_rows_are_delivered_when_committed_and_published() -> None:
     ending = until_end(Clock(), snapshots=True)
     assert ending.is_delivered(owned(0))
-    assert not ending.is_delivered(owned(0, owes_snapshot=True))
+    assert not ending.is_delivered(owned(0, has_pending_snapshot=True))
 
 
 def test_the_end_is_reached_when_every_partition_is_finished() -> None:
