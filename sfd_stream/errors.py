@@ -168,7 +168,7 @@ class TooManyBadMessagesError(SfdError):
 
 
 class BrokerRefusedError(SfdError):
-    """The broker refused a request for good, or was unavailable for longer than the settings allow.
+    """The broker refused a request permanently, or was unavailable for longer than the settings allow.
 
     >>> from sfd_stream import BrokerRefusedError
     >>> BrokerRefusedError.exit_code

@@ -17,5 +17,5 @@ def printable(text: str) -> str:
 
 
 def printable_lines(text: str) -> str:
-    """As `printable`, for a text of several lines."""
+    """The same as `printable`, for a text of several lines."""
     return text if text.isprintable() else "\n".join(map(printable, text.split("\n")))

@@ -64,7 +64,7 @@ def problems(properties: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for name, value in properties.items():
         reason = owned_reason(name)
         if reason is not None:
-            yield name, f"is not yours to set: {reason}"
+            yield name, f"can't be set: {reason}"
         elif complaint := _complaint(name, value):
             yield name, complaint
 
@@ -83,4 +83,4 @@ def _complaint(name: str, value: Any) -> str | None:
         nearest = difflib.get_close_matches(name, KNOWN, n=1)
         return "is not a librdkafka property" + (f"; did you mean kafka.{nearest[0]}?" if nearest else "")
     allowed = re.search(r"outside allowed range (\S+)", text)
-    return f"must be in {allowed[1]}" if allowed else "has a value that librdkafka does not take"
+    return f"must be in {allowed[1]}" if allowed else "has a value that librdkafka does not accept"

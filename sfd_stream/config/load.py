@@ -98,7 +98,7 @@ def load_http(file: Path | None, *, environ: Mapping[str, str], overrides: Itera
         return HttpSettings.model_validate({name: item.value for name, item in given.items()})
     except ValidationError as error:
         key = f"http.{error.errors()[0]['loc'][0]}"
-        raise SettingsError(f'{key} is wrong; "sfd-stream config check" says how') from None
+        raise SettingsError(f'{key} is wrong; "sfd-stream config check" prints the reason') from None
 
 
 def resolve(sources: Sources) -> Effective:

@@ -149,7 +149,7 @@ class SketchSettings(Section):
     ell: Count = 50
     """The maximum number of rows of the sketch. A larger ell gives a smaller error and needs more memory and time."""
     method: Literal["fused", "paper", "sparse-shrink"] = "fused"
-    """How to shrink: fused (fast, verified), paper (the published algorithm to the letter) or sparse-shrink
+    """How to shrink: fused (fast, verified), paper (the published algorithm, unchanged) or sparse-shrink
     (unverified, for comparison).
     """
     seed: Annotated[int, Field(ge=0, le=2**63 - 1)] = 0

@@ -96,7 +96,7 @@ class Picture:
         ]
 
     def _words(self) -> list[str]:
-        lines = [_text(_WORDS_X, _TOP, "quiet", "what the strongest directions say")]
+        lines = [_text(_WORDS_X, _TOP, "quiet", "the words of the strongest directions")]
         for number, words in enumerate(self.directions, start=1):
             y = _WORDS_Y + (number - 1) * _WORDS_STEP
             lines.append(_text(_WORDS_X, y, "number", str(number)))

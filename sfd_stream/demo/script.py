@@ -97,7 +97,7 @@ class Story:
     def accident(self) -> None:
         self.output.chapter("Accident")
         messages, half, pace = self.truth.messages, self.truth.rows // 2, self.truth.rows / FEED_S
-        self.output.say(f"Rows flow, {pace:,.0f} a second: slowly, so that there is a middle to kill a worker in.")
+        self.output.say(f"Rows flow, {pace:,.0f} a second: slowly, so that a worker can be killed midway.")
         began = time.monotonic()
         self.feed.send(messages[:half], pace)
         self.workers.wait_for(lambda: self.rows_in_store() > 0, "a first checkpoint")
@@ -106,7 +106,8 @@ class Story:
         killed = time.monotonic()
         safe = self.rows_in_store()
         self.output.say(
-            f"kill -9 of worker 1: {half:,} rows were sent, {safe:,} are in checkpoints, the rest it had is gone."
+            f"kill -9 of worker 1: {half:,} rows were sent, {safe:,} are in checkpoints,"
+            " the other rows it had were only in its memory."
         )
         self.feed.send(messages[half:], pace)
         self.workers.wait_for(lambda: len(self.workers.all[2].reads()) == PARTITIONS, "worker 2 taking over")
@@ -122,7 +123,7 @@ class Story:
     def count(self) -> MergedSketch:
         self.output.chapter("Count")
         setup = self.setup
-        self.output.say(f'Read as anybody would: SnapshotReader("{setup.bootstrap}", "{setup.snapshots}").merged()')
+        self.output.say(f'Read as any client can: SnapshotReader("{setup.bootstrap}", "{setup.snapshots}").merged()')
         with self._reader() as reader:
             self.workers.wait_for(lambda: _read_of(reader) >= self.feed.sent, "all rows being in snapshots")
             merged = reader.merged()
@@ -162,7 +163,7 @@ class Story:
         topic = [word.rpartition("=")[2] for word in self._directions(merged)[0]]
         found = find(self.truth, merged, topic, _DIRECTIONS)
         self.output.say(
-            f"{found.usual + found.ordinary} docstrings were kept back. {found.usual} of them say what is usual;"
+            f"{found.usual + found.ordinary} docstrings were not sent. {found.usual} show which scores are usual;"
             f" the other {found.ordinary} are scored with {len(found.rows)} planted rows:"
         )
         for row in found.rows:

@@ -110,7 +110,7 @@ def view(stream_view: StreamView) -> Any:
         int(part["partition"]): (number, part) for number, parts in stream_view.partitions.items() for part in parts
     }
     if not held:
-        return Padding(Text("the workers are on their way ...", style="dim"), (1, 0, 0, _INDENT))
+        return Padding(Text("the workers are starting ...", style="dim"), (1, 0, 0, _INDENT))
     return Padding(Group(_bar(stream_view), _table(held)), (1, 0, 0, _INDENT))
 
 

@@ -40,8 +40,8 @@ def names(patient: Patient) -> Finding:
 def connection(patient: Patient) -> Finding:
     places = addresses(str(patient.properties["bootstrap.servers"]))
     unreached = [f"{host}:{port} ({words})" for host, port in places if (words := _unreached(host, port))]
-    remedy = "start the broker, correct the port in kafka.bootstrap.servers, or open the way (firewall, network policy)"
-    return _some(unreached, len(places), "is not reached", f"all of {len(places)} accept connections", remedy)
+    remedy = "start the broker, correct the port in kafka.bootstrap.servers, or open the firewall or network policy"
+    return _some(unreached, len(places), "can't be reached", f"all of {len(places)} accept connections", remedy)
 
 
 def _unresolved(host: str, port: int) -> str | None:
@@ -100,18 +100,18 @@ def broker(patient: Patient) -> Finding:
     if misled:
         return failed(
             f"answers, but advertises an address that cannot be reached from here ({misled[0]})",
-            "correct the broker's advertised.listeners, or make that name and port known here",
+            "correct the broker's advertised.listeners, or make that address reachable from here",
         )
     if metadata is None:
         return failed(
             f"accepts connections, but does not answer {_protocol(patient)}"
             f" ({errors[0] if errors else f'nothing within {patient.timeout_s:g} s'})",
-            "set kafka.security.protocol to what that port speaks: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL",
+            "set kafka.security.protocol to the protocol of that port: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL",
         )
     if metadata.cluster_id.startswith(BUILT_IN):
         return failed(
             "is the one built into the client, for demos and tests: it keeps nothing on disk and has no permissions",
-            "name a Kafka in kafka.bootstrap.servers",
+            "set kafka.bootstrap.servers to a Kafka cluster",
         )
     return good(f"cluster {metadata.cluster_id}, with {len(metadata.brokers)} brokers, all reachable")
 

@@ -112,7 +112,7 @@ CLOCK_S: Final = 5.0
 """Clocks may differ by this much without a warning."""
 _WHOLE_S: Final = 1.0
 """Stores report times in whole seconds."""
-_REMEDY: Final = "set both by NTP: ages, alerts, tokens and certificates go by the clock"
+_REMEDY: Final = "set both by NTP: ages, alerts, tokens and certificates depend on the clock"
 
 
 def clock(patient: Patient) -> Finding:

@@ -72,9 +72,9 @@ class Assignment:
     ) -> None:
         self.consumer = consumer
         self.positions: dict[int, int] = {}
-        """Of partitions that are read: where the next record is expected."""
+        """The offset of the next record, by partition that is read."""
         self.leader_epochs: dict[int, int | None] = {}
-        """Of partitions that are read: the leader epoch of the last record, to notice a truncated log."""
+        """The leader epoch of the last record, by partition that is read: a lower one shows a truncated log."""
         self.held: set[int] = set()
         """Partitions without a position yet."""
         self.paused: set[int] = set()

@@ -92,8 +92,8 @@ class Presence:
 class Membership:
     """How long a client has been outside its group, and when to replace it.
 
-    librdkafka loses all its brokers for good when a metadata response lists none, which happens while the brokers of a
-    restarting cluster are fenced (its issue 5301, pull requests 5303 and 5606). Such a client never joins its group
+    librdkafka loses all its brokers permanently when a metadata response lists none, which happens while the brokers of
+    a restarting cluster are fenced (its issue 5301, pull requests 5303 and 5606). Such a client never joins its group
     again; a new one does.
     """
 

@@ -78,8 +78,8 @@ class DeadLetters:
             ("offset", str(record.offset)),
             ("time", datetime.fromtimestamp(self._wall_clock(), UTC).isoformat()),
         )
-        # A dead letter read back in and bad again keeps the story of its first death under the same
-        # names, first.
+        # A dead letter that is read from the dead-letter topic and is bad again keeps the headers of the first time.
+        # They come first, under the same names.
         headers = (*record.headers, *((_PREFIX + name, text.encode()) for name, text in ours))
         letter = _Letter(record.offset, record.key, record.value, headers)
         self._open.setdefault(record.partition, deque()).append(letter)
@@ -149,10 +149,9 @@ class DeadLetters:
 class BadMessageGauge:
     """Decides when there are too many bad messages. Counts only, no clock.
 
-    One gauge per worker: a producer gone bad reaches all partitions, and a worker's decision to stop is
-    for all of them. The share is of the last `window` messages and is judged only once that many were seen;
-    the run is of consecutive bad messages in the order in which the worker decoded them. Tombstones are
-    neither good nor bad.
+    One gauge per worker: a faulty producer writes to all partitions, and a worker stops for all of them. The share is
+    of the last `window` messages, and is judged only after that many. The run is of consecutive bad messages, in the order
+    in which the worker decoded them. Tombstones are neither good nor bad.
     """
 
     def __init__(self, *, max_share: float, window: int, max_consecutive: int) -> None:

@@ -73,7 +73,7 @@ class Sink:
         self._producer = create(Producer, {**self._properties, **alone, **callbacks})
 
     def __repr__(self) -> str:
-        return f"Sink({address(self._properties)!r}, {len(self)} on their way)"
+        return f"Sink({address(self._properties)!r}, {len(self)} unacknowledged)"
 
     def __len__(self) -> int:
         """Messages without a delivery report."""

@@ -33,7 +33,7 @@ OWNED: Final[Mapping[str, str]] = {
     "request.required.acks": _REPORTS,
     "delivery.report.only.error": _REPORTS,
     "log.queue": "librdkafka's log lines go into ours",
-    "metadata.broker.list": "say bootstrap.servers, of which it is another name",
+    "metadata.broker.list": "it is another name of bootstrap.servers; set that instead",
     "test.mock.num.brokers": "it would start a broker in every client; set bootstrap.servers instead",
     "default_topic_conf": "topic properties stand directly under kafka",
     "default.topic.config": "topic properties stand directly under kafka",

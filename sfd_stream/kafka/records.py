@@ -83,7 +83,7 @@ class PartitionBatch:
 
     @property
     def messages(self) -> Sequence[Any]:
-        """As the client delivered them."""
+        """The messages as the client delivered them."""
         return self._messages
 
     @property

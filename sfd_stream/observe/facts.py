@@ -132,7 +132,7 @@ def _trouble(parts: Sequence[PartitionStatus]) -> str | None:
     if stuck := [part.partition for part in parts if part.stuck_s > 0 and part.state != "waiting"]:
         return f"stuck: {_listed(stuck)} {'has' if len(stuck) == 1 else 'have'} unread records and no progress"
     if waiting := _those(parts, "waiting"):
-        return f"no room in memory for {_listed(waiting)}: unread until there is"
+        return f"no room in memory for {_listed(waiting)}: not read until there is"
     return None
 
 

@@ -91,7 +91,7 @@ class MergeWatch:
     @property
     def doing(self) -> str:
         if not self.ready:
-            return "reading the snapshots that are there"
+            return "reading the existing snapshots"
         if self.newest is None:
             return "waiting for a first snapshot"
         return f"merging {self.newest.parts} of {self.newest.parts + self.newest.missing} partitions"

@@ -109,7 +109,7 @@ STUCK = _metric(
 )  # fmt: skip
 PARTITIONS = _metric(
     "sfd_partitions", "partitions",
-    "Assigned partitions by what is done with them: waiting (no room in memory), claiming, reading, paused (the"
+    "Assigned partitions by state: waiting (no room in memory), claiming, reading, paused (the"
     " store does not keep up), finished.", "state", values=STATES,
 )  # fmt: skip
 
@@ -138,7 +138,7 @@ PROMISED_RATIO = _metric(
 )  # fmt: skip
 DRIFT = _metric(
     "sfd_subspace_drift_ratio", "ratio",
-    "Mean squared sine of the angles between the first directions now and one look before: 0 same, 1 orthogonal.",
+    "Mean squared sine of the angles between the first directions of the last two samples: 0 same, 1 orthogonal.",
     "partition",
 )  # fmt: skip
 BUFFER_FILL = _metric("sfd_buffer_fill_ratio", "ratio", "How full the buffer of rows not yet shrunk is.", "partition")
@@ -164,7 +164,7 @@ RETENTION_FAILURES = _metric(
 )  # fmt: skip
 CHECKPOINT_AGE = _metric(
     "sfd_checkpoint_age_seconds", "seconds",
-    "The age of the oldest row that is not durable yet; 0 when all are. An idle topic is not old.", "partition",
+    "The age of the oldest row that is not durable yet; 0 when all rows are, also on an idle topic.", "partition",
 )  # fmt: skip
 MANIFEST_NUMBER = _metric("sfd_manifest_number", "number", "The newest manifest's number.", "partition")
 MANIFEST_EPOCH = _metric("sfd_manifest_epoch", "epoch", "The owner's epoch.", "partition")
@@ -207,7 +207,7 @@ SNAPSHOT_SECONDS = _metric(
 SNAPSHOT_BYTES = _metric("sfd_snapshot_bytes", "bytes", "Size of the newest snapshot, encoded.", "partition")
 SNAPSHOT_AGE = _metric(
     "sfd_snapshot_age_seconds", "seconds",
-    "The age of the oldest row that no acknowledged snapshot shows; 0 when all are shown. An idle topic is not old.",
+    "The age of the oldest row that is in no acknowledged snapshot; 0 when all rows are, also on an idle topic.",
     "partition",
 )  # fmt: skip
 
@@ -228,7 +228,9 @@ START_TIME = _metric(
     "sfd_start_time_seconds", "seconds", "When the worker started, since 1970; each change is a restart."
 )
 UP = _metric("sfd_worker_up", "1", "1 for a worker that answers; 0 for one that its supervisor starts again.")
-BUILD_INFO = _metric("sfd_build_info", "1", "What runs: always 1, the labels tell.", "version", "python", "librdkafka")
+BUILD_INFO = _metric(
+    "sfd_build_info", "1", "Always 1; the labels have the versions.", "version", "python", "librdkafka"
+)
 KAFKA_RTT = _metric("sfd_kafka_rtt_seconds", "seconds", "Mean round trip to a broker, by librdkafka.", "broker")
 KAFKA_FETCH_QUEUE = _metric(
     "sfd_kafka_fetch_queue_messages", "messages", "Messages prefetched and not yet polled, by librdkafka."
@@ -333,7 +335,7 @@ SCORE_DRIFT_UPPER = _metric(
 )  # fmt: skip
 SCORE_DRIFT_P_VALUE = _metric(
     "sfd_score_drift_p_value", "probability",
-    "The probability of such a change by chance, over all looks so far, if blocks are independent.", "partition",
+    "The probability of such a change by chance, over all tests so far, if blocks are independent.", "partition",
 )  # fmt: skip
 SCORE_DRIFT_SIGNIFICANT = _metric(
     "sfd_score_drift_significant", "boolean",
@@ -363,7 +365,7 @@ SCORE_DRIFT_ANGLE_UPPER = _metric(
 )  # fmt: skip
 SCORE_DRIFT_ANGLE_P_VALUE = _metric(
     "sfd_score_drift_angle_p_value", "probability",
-    "The probability of such a change of the angle by chance, over all looks so far, if blocks are independent.",
+    "The probability of such a change of the angle by chance, over all tests so far, if blocks are independent.",
     "partition",
 )  # fmt: skip
 SCORE_DRIFT_ANGLE_SIGNIFICANT = _metric(

@@ -240,7 +240,7 @@ class Port:
         try:
             return await route.handler()
         except Exception as error:  # noqa: BLE001 - a page that can't be made must not end the port
-            return Response.text(500, f"this can't be shown now: {type(error).__name__}")
+            return Response.text(500, f"no answer can be computed now: {type(error).__name__}")
 
     def _refusal_of(self, request: h11.Request) -> Response | None:
         host = dict(request.headers).get(b"host")
@@ -269,7 +269,7 @@ def whole(http: h11.Connection, head: bytes, request: object) -> h11.Request:
     if b"\n" in head.replace(b"\r\n", b""):  # h11 would end the head at two of them and keep the rest for the next one
         raise h11.RemoteProtocolError("a line ends without a carriage return")
     if head.lower().count(b"\r\ncontent-length:") > 1:  # h11 accepts equal duplicates
-        raise h11.RemoteProtocolError("a header stands twice that may stand once")
+        raise h11.RemoteProtocolError("a header is repeated that may occur only once")
     if not isinstance(request, h11.Request) or not isinstance(http.next_event(), h11.EndOfMessage):
         raise h11.RemoteProtocolError("a request has no body here")
     return request

@@ -289,7 +289,7 @@ def _short(name: str | None) -> str | None:
 
 
 def first_directions(sketch: Sketch, k: int) -> Top:
-    """As `Sketch.components`, from the Gram matrix of B's rows: less work, and no second copy of a large sketch."""
+    """The same as `Sketch.components`, from the Gram matrix of B's rows: less work, no copy of a large sketch."""
     matrix = sketch.matrix
     squares, turns = np.linalg.eigh(matrix @ matrix.T)
     first = [index for index in range(len(squares) - 1, -1, -1) if squares[index] > 1e-12 * squares[-1]][:k]
@@ -302,7 +302,7 @@ def _comparable(before: Top, after: Top) -> bool:
 
 
 def angle_between(before: Top, after: Top) -> tuple[float, float] | None:
-    """As `Sketch.drift`: the largest principal angle and its error, in degrees. None without directions."""
+    """The same as `Sketch.drift`: the largest principal angle and its error, in degrees. None without directions."""
     V, W = before.directions, after.directions
     k = min(len(V), len(W))
     if k == 0:

@@ -124,7 +124,7 @@ class WorkerStatuses:
     async def status(self) -> Response:
         up, down = self._up_and_down()
         if not up:
-            return Response.text(503, "no worker is up")
+            return Response.text(503, "all workers are down")
         whole: dict[str, Any] = {"schema": SCHEMA, "workers": [one.status for one in up.values()], "down": down}
         if sum(bool(one.status["partitions"]) for one in up.values()) > 1:
             whole["unmerged"] = UNMERGED
@@ -139,7 +139,7 @@ class WorkerStatuses:
             if one.status["loop_idle_s"] > self.stuck_after_s
         ]
         stuck += [
-            f"worker {name} does not come up"
+            f"worker {name} does not start"
             for name, since_s in self._missing_since.items()
             if now_s - since_s > self.stuck_after_s
         ]
@@ -148,7 +148,7 @@ class WorkerStatuses:
     async def ready(self) -> Response:
         up, down = self._up_and_down()
         waiting = [f"worker {name}: {one.status['doing']}" for name, one in up.items() if not one.status["ready"]]
-        waiting += [f"worker {name} is not up" for name in down]
+        waiting += [f"worker {name} is down" for name in down]
         return Response.text(503, "; ".join(waiting)) if waiting else Response.text(200, "all workers are ready")
 
     def _up_and_down(self) -> tuple[dict[str, WorkerFiles], list[str]]:

@@ -100,7 +100,7 @@ def basis_of(
 
 
 def id_of(merged: MergedSketch) -> str:
-    """The same for the same snapshots, wherever they were merged."""
+    """An id that is the same for the same snapshots, wherever they were merged."""
     parts = sorted(f"{part.id.cluster}/{part.id.key}/{part.id.epoch}/{part.id.number}" for part in merged.parts)
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
@@ -152,7 +152,7 @@ class NewestBasis:
 
     reader: SnapshotReader
     topic: str
-    """Of the rows."""
+    """The topic of the rows."""
     columns: Columns
     k: int | None
     centred: bool

@@ -39,7 +39,7 @@ class ScoredPartition:
 
     number: int
     columns: Columns
-    """After the last row decoded, with the names of hashed columns learned so far."""
+    """The columns after the last row decoded, with the names of hashed columns learned so far."""
     log: Log
     phase: ScorePhase = ScorePhase.CLAIMING
     state: ScoreState | None = None
@@ -52,7 +52,7 @@ class ScoredPartition:
     has_changed: bool = False
     """Whether its rows have changed since the reference of drift was pinned; logged when it becomes true."""
     has_turned: bool = False
-    """The same about their directions."""
+    """Whether their directions have turned since then."""
     schemas_awaited: frozenset[int] = frozenset()
 
     @property

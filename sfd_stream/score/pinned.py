@@ -28,7 +28,7 @@ class Pinned:
 
 @dataclass(frozen=True)
 class PinnedBases:
-    """Of one group's sketches of one topic."""
+    """The pinned bases of one group's sketches of one topic."""
 
     store: Store
     group: str

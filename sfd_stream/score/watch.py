@@ -25,7 +25,7 @@ from sfd_stream.sketch.scoring.block_means import BlockMeans
 from sfd_stream.wire.score_states import ScoreState
 
 BIN_LEAST, BIN_MOST = -10, 20
-"""Of the histogram on the page: residuals from a thousandth of the mean to a million times the mean, by powers of 2."""
+"""The range of the page's histogram: residuals from 0.001 to 1,000,000 times the mean, by powers of 2."""
 
 
 class PartitionDrift(NamedTuple):
@@ -35,19 +35,19 @@ class PartitionDrift(NamedTuple):
     found: Significance | None
     """None before the first block after the baseline."""
     roots: BlockMeans = NO_ROOTS
-    """Of the angles of blocks, as `BlockAngles` has them."""
+    """The angles of blocks, in the form of `BlockAngles.roots`."""
     turned: Significance | None = None
 
     @classmethod
     def of(cls, state: ScoreState, block_rows: int, alpha: float) -> PartitionDrift:
-        """Of the blocks that a state has, each of the two tests at level alpha."""
+        """Compares the blocks that a state has; each of the two tests is at level alpha."""
         shares = state.shares or BlockMeans(block_rows)
         roots = NO_ROOTS if state.angles is None else state.angles.roots
         return cls(shares, shares.significance(alpha), roots, roots.significance(alpha))
 
     @property
     def change(self) -> Significance | None:
-        """Of the share, if it is significant."""
+        """The change of the share, if it is significant."""
         return self.found if self.found is not None and self.found.significant else None
 
     @property

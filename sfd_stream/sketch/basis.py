@@ -23,13 +23,13 @@ class Eigen(NamedTuple):
 
 
 def eigen(B: Float) -> Eigen:
-    """Of B'B."""
+    """The eigenvalues and directions of B'B."""
     _, singular, directions = np.linalg.svd(B, full_matrices=False)
     return Eigen(singular**2, directions)
 
 
 def centred_eigen(B: Float, mean: Float, weight: float) -> Eigen:
-    """Of B'B - weight mean mean'. At most one eigenvalue is negative."""
+    """The eigenvalues and directions of B'B - weight mean mean'. At most one eigenvalue is negative."""
     rows = np.vstack([B, np.sqrt(weight) * mean])
     scale = power_of_two_above(float(np.max(np.abs(rows), initial=0.0)))
     Q = scipy.linalg.qr((rows / scale).T, mode="economic")[0]

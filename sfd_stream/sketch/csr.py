@@ -1,7 +1,7 @@
-"""Sparse rows as three trusted arrays, and their products with a block of columns, added to what is there.
+"""Sparse rows as three trusted arrays, and their products with a block of columns, added to an array.
 
 scipy's `@` and its slices give the same numbers, but make and check a new matrix for every run of rows, and a new
-result for every product, which shows beside short rows. The kernels behind `@` add in place.
+result for every product, which costs time if rows are short. The kernels behind `@` add in place.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from scipy.sparse import (
-    _sparsetools as kernels,  # as old as scipy's sparse matrices; tests/unit/sketch/test_csr.py holds it
+    _sparsetools as kernels,  # as old as scipy's sparse matrices; tests/unit/sketch/test_csr.py checks them
 )
 
 from sfd_stream.sketch.rows import Float, Index, RowBlock
@@ -51,7 +51,7 @@ class Csr:
             kernels.csr_matvecs(rows, d, X.shape[1], *arrays)
 
     def add_transpose_times(self, Y: Any, out: Any) -> None:
-        """Adds A'Y to out, all of one precision; what the rows do not touch is not touched."""
+        """Adds A'Y to out, all of one precision; entries of columns that the rows do not have stay unchanged."""
         rows, d = self.shape
         arrays = (self.indptr, self.indices, self.values, Y.reshape(-1), _flat(out, d, Y.shape[1]))
         if Y.shape[1] == 1:
@@ -61,7 +61,7 @@ class Csr:
 
     def add_sum_of(self, start: int, stop: int, weights: Any, out: Any) -> None:
         """Adds the weighted sum of rows start..stop to out (d): a run of them need not be made for it."""
-        assert len(weights) == stop - start, "the kernels do not look"
+        assert len(weights) == stop - start, "the kernels do not check it"
         out = _flat(out, *self.shape[1:])
         pointers = self.indptr[start : stop + 1]
         kernels.csc_matvec(self.shape[1], stop - start, pointers, self.indices, self.values, weights, out)
@@ -84,6 +84,6 @@ class Csr:
 
 
 def _flat(out: Any, *shape: int) -> Any:
-    assert out.shape == shape, "the kernels do not look"
+    assert out.shape == shape, "the kernels do not check it"
     assert out.flags.c_contiguous, "a copy would be added to, and lost"
     return out.reshape(-1)

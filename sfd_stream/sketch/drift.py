@@ -116,7 +116,7 @@ def tilt(spectrum: Spectrum, k: int) -> float:
 
 
 def mean_squared_sine(V: Float, W: Float) -> float:
-    """Of the principal angles between the spans of orthonormal rows: 0 the same, 1 orthogonal.
+    """The sines of the principal angles between the spans of orthonormal rows: 0 the same, 1 orthogonal.
 
     V may have fewer columns than W, as from before the columns grew: it is zero in the rest.
     """
@@ -167,7 +167,7 @@ def significance(
     share: `baseline` of blocks after the basis was fixed (40 are good), `blocks` of all since then. Ask after every
     block: over all looks together a stream that does not change is called significant with probability alpha at most,
     if blocks are independent and long enough for their means to be normal. A block should have at least ten times as
-    many rows as are correlated with each other. Who has kept only the last blocks says how many there were: `looks`.
+    many rows as are correlated with each other. If only the last blocks were kept, `looks` is the number of all.
 
     >>> from sfd_stream import significance
     >>> baseline = [0.10, 0.11, 0.09, 0.10, 0.12, 0.10, 0.09, 0.11]

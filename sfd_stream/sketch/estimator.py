@@ -252,7 +252,7 @@ class _Estimator(Tunable):
         return features.block_of(X)
 
     def _matrix(self, X: Any) -> Any:
-        """X as CSR with the right number of columns; a `ValueError` says what is wrong with it."""
+        """X as CSR with the right number of columns; a `ValueError` names the fault."""
         matrix = matrix_of(X)
         expected = getattr(self, "n_features_in_", matrix.shape[1] if self.features is None else self.features.d)
         if matrix.shape[1] != expected:
@@ -280,7 +280,7 @@ class SparseFrequentDirections(_Estimator):
     Parameters
     ----------
     ell : rows of the sketch.
-    method : "fused" (one warm verified shrink; the default), "paper" (its Algorithms 1 to 6 to the letter) or
+    method : "fused" (one warm verified shrink; the default), "paper" (its Algorithms 1 to 6, unchanged) or
         "sparse-shrink" (without verification, as in the paper's experiments; its delta is the trace bound).
     failure_probability : of the certificate, over the whole stream.
     seed : of all randomness.

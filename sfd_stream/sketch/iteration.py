@@ -103,7 +103,7 @@ def one_pass(stack: Stack, starts: list[Float]) -> Ritz:
 
 
 def ritz_of(PT: Float) -> Ritz:
-    """Of P itself: T is the identity."""
+    """The result for P itself: T is the identity."""
     values2, H = _eigen(PT.T @ PT)
     return Ritz(PT, H, values2, sqrt(len(H)))
 

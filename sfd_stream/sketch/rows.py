@@ -24,7 +24,7 @@ VALUE_MAX = 1e150
 
 
 GROUPS = 64
-"""Of a block's rows, to compare their energies."""
+"""The number of groups of a block's rows whose energies are compared."""
 
 PLAIN: Final = ("C_CONTIGUOUS", "ALIGNED", "ENSUREARRAY")
 """Requirements of products on an array. Other arrays are copied."""

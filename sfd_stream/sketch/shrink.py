@@ -26,14 +26,14 @@ from sfd_stream.sketch.stack import Stack
 from sfd_stream.sketch.verify import ALPHA, EPS, certified_norm, verify_spectral
 
 MISSED = 3.0
-"""A shrink whose remainder is this many times lambda^2 has missed a direction; healthy ones were seen at 1.0 to 2.5."""
+"""A shrink whose remainder is this many times lambda^2 has missed a direction; healthy ones had 1.0 to 2.5."""
 
 MISSED_UNEVEN = 1.3
-"""The same where the rows' energy is uneven, as in a burst: there a miss costs most."""
+"""The same limit for rows with uneven energy, as in a burst: there a missed direction costs most."""
 
 PRECISE = 0.1
-"""Rounding may be this share of the bound. A pass from columns so nearly dependent that it is more is followed by
-another, from the directions that it found."""
+"""Rounding may be this share of the bound. If start columns are so nearly dependent that it is more, another pass
+follows, from the directions found."""
 
 PASSES_MAX = 6
 """After this many passes the directions are computed exactly, where min(rows, d) allows."""
@@ -41,8 +41,9 @@ PASSES_MAX = 6
 EXACT_MAX = 4096
 STEPS_MAX = 40
 COPIES = 4
-"""Of a certificate's Lanczos run where all columns are sparse: there four columns cost two to three times one, and a
-look needs 6 steps, not 16. Dense columns cost four times one, and so do the vectors where few columns have entries."""
+"""Number of copies in a certificate's Lanczos run if all columns are sparse: then four columns cost two to three times
+one, and a run needs 6 steps, not 16. Dense columns cost four times one, and so do the vectors if few columns have
+entries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,7 @@ class Shrunk:
 
 @dataclass(frozen=True, slots=True)
 class Chance:
-    """All the randomness of one shrink: one stream to look for directions, another to test what was found, and the
+    """All the randomness of one shrink: one stream to search for directions, another to test what was found, and the
     failure probability of each test. Tests must not share randomness with the search, or they prove nothing.
     """
 
@@ -68,9 +69,9 @@ class Chance:
     probe: np.random.Generator
     shares: Iterator[float]
     tight: float = 1.4
-    """A bound within this factor of what Lanczos has seen is tight enough; a looser one costs fewer steps."""
+    """A bound within this factor of what Lanczos has found is tight enough; a looser one costs fewer steps."""
     slack: float = 0.0
-    """A bound this far above what Lanczos has seen is tight enough too."""
+    """A bound this far above what Lanczos has found is tight enough too."""
 
 
 def dense_shrink(M: Float, ell: int) -> tuple[Float, float]:
@@ -135,14 +136,14 @@ def full_dense_shrink(B: Float, block: RowBlock, ell: int, chance: Chance) -> Sh
 
 
 def fused_shrink(B: Float, block: RowBlock, ell: int, chance: Chance) -> Shrunk:
-    """One shrink of [B; A'], warm from B's directions, verified; on failure it goes on from where it is."""
+    """One shrink of [B; A'], warm from B's directions, verified. A failed one continues from the directions found."""
     stack = Stack(B, block)
     width = ell + OVERSAMPLING
     if min(stack.rows, stack.d) <= 2 * width:
         return exact_shrink(stack, ell)
     uneven = is_uneven(stack)
     starts = [start_columns(stack, width, chance.search, uneven=uneven)]
-    if uneven:  # what one pass leaves of a burst shows; the first one is not worth a certificate
+    if uneven:  # one pass does not find all of a burst, so the first one needs no certificate
         starts.append(one_pass(stack, starts).directions())
     for passes, delta_i in enumerate(chance.shares, start=1):
         ritz = one_pass(stack, starts)
@@ -176,18 +177,18 @@ def _certify(
     amplified: float,
     last: bool,
 ) -> tuple[float, Float | None]:
-    """The bound, and where to look next: None where the shrink is accepted.
+    """The bound, and the directions to start from next: None if the shrink is accepted.
 
     It is accepted if the paper's Property 2 holds (upper <= Delta) or the bound shows that no direction was missed
-    (upper <= missed), none is seen to be missed (theta <= missed), and rounding matters little beside what was lost, or
-    no more than it must.
+    (upper <= missed), the lower estimate finds none either (theta <= missed), and rounding is small beside what was
+    lost, or as small as it can be.
     """
     least = (ell + OVERSAMPLING) * rounding_of(stack, ell)  # that of a pass from columns that are well apart
     rounding = amplified * rounding_of(stack, ell)
     trace = max(stack.squared_frobenius - squared_frobenius(B), 0.0) + rounding
     Delta = trace / (ALPHA * ell)
     missed += least
-    slack = chance.slack / stack.scale / stack.scale  # its square may underflow
+    slack = chance.slack / stack.scale / stack.scale  # divided twice: the square of the scale may underflow
 
     def C(x: Float) -> Float:
         product = stack.gram_times(x)
@@ -199,11 +200,11 @@ def _certify(
         if theta > missed and not last:
             return None
         tight = max(chance.tight * theta, theta + slack)
-        wanted = min(tight, max(Delta, missed))  # however loose a bound would do, it must be one that is accepted
+        wanted = min(tight, max(Delta, missed))  # however loose a bound may be, it must be accepted
         return wanted if wanted < trace else None
 
     copies = COPIES if not len(stack.split.hot) and stack.block.nnz > COPIES * stack.d else 1
-    steps_max = STEPS_MAX // copies  # the room for them is the same
+    steps_max = STEPS_MAX // copies  # the memory for their vectors is the same
     bound = certified_norm(C, stack.d, delta_i, chance.probe, target=enough, steps_max=steps_max, copies=copies)
     capped = min(bound.upper, trace)
     precise = rounding <= max(PRECISE * capped, 2 * least)

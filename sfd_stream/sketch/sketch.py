@@ -355,7 +355,7 @@ class Sketch:
     def _share_outside(self, V: Float) -> Interval:
         """The share of the rows' energy outside the directions V."""
         total, slack = self.squared_frobenius, (len(V) + 1) * (query_error(self, centred=False) + energy_error(self))
-        if total <= slack:  # squares that have underflowed say nothing
+        if total <= slack:  # nothing is known after squares have underflowed
             return interval(0.0, 1.0)
         inside = energy_inside(self._wide(), V, total, self.delta, self.rounding)
         shares = (1 - (inside.upper + slack) / total, 1 - (inside.lower - slack) / total)
@@ -487,7 +487,7 @@ class Sketch:
         return self._derived(matrix=matrix, delta=self.delta + change, rounding=self.rounding + change)
 
     def _derived(self, **changes: Any) -> Sketch:
-        """A sketch with these changes. It is a plain one: a subclass may know more, which is not true of it."""
+        """A sketch with these changes. It is a plain `Sketch`: the fields of a subclass may not hold for it."""
         return Sketch(**({each.name: getattr(self, each.name) for each in fields(Sketch)} | changes))
 
     def _directions(self, k: int | None) -> int:

@@ -18,8 +18,8 @@ from sfd_stream.sketch.csr import Csr
 from sfd_stream.sketch.rows import Float, Index, Int, RowBlock, squared_frobenius
 
 TILE_ENTRIES, TILE_ROWS = 1 << 18, 1 << 12
-"""Of a tile of a pass. Smaller ones were no faster alone; beside another thread each product is one more wait for the
-interpreter, so few and large ones are better."""
+"""The size of a tile of a pass. Smaller tiles were no faster alone. With another thread, each product is one more wait
+for the interpreter, so few and large tiles are better."""
 
 HOT_TILE = 1 << 20
 """Entries of the dense columns that a step of the certificate multiplies by twice: what a shared cache may hold. A
@@ -36,8 +36,8 @@ HOT_COLUMNS_MIN, HOT_SHARE_MIN = 16, 0.2
 """Separating dense columns pays from this number of them, if they hold this share of non-zeros."""
 
 SAMPLE_EVERY, SAMPLE_RUN = 8191, 1024
-"""Of each SAMPLE_EVERY non-zeros SAMPLE_RUN are counted to know which columns are dense: whole rows, and never the same
-places of rows that are all as long."""
+"""To find dense columns, SAMPLE_RUN of each SAMPLE_EVERY non-zeros are counted: whole rows, and not always the same
+positions if all rows are equally long."""
 
 
 def power_of_two_above(value: float) -> float:

@@ -28,7 +28,7 @@ class Pending:
     since_s: float | None = None
     """When the oldest record of them arrived. None without records; bad ones bring no row, but count too."""
     begun_since_s: float | None = None
-    """The same for those in a checkpoint, or a snapshot, that was begun and is not acknowledged."""
+    """The same time for rows in a checkpoint, or a snapshot, that was begun and is not acknowledged."""
 
     def add(self, rows: int, now_s: float) -> None:
         self.rows += rows
@@ -58,7 +58,7 @@ class Backlog:
 
     @classmethod
     def of(cls, state: PartitionState, now_s: float, *, published: bool) -> Backlog:
-        """Of a state that was restored. `published`: there is a snapshot of it."""
+        """The backlog of a restored state. `published`: there is a snapshot of it."""
         found = cls(state.columns, state.next_offset, Pending(now_s), Pending(now_s))
         if not published:
             found.unpublished.add(0, now_s)

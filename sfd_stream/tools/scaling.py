@@ -19,7 +19,7 @@ from sfd_stream.wire.frames import Arrays, decode_arrays
 
 @dataclass(frozen=True)
 class ColumnTotals:
-    """Of all rows that were shrunk, over the partitions that have sums of squares."""
+    """The sums of squares of all rows that were shrunk, over the partitions that have such sums."""
 
     weight: float
     squares: Float
@@ -42,7 +42,7 @@ class ColumnTotals:
 
 
 def column_totals(store: Store, group: str, topic: str, timeout_s: float) -> ColumnTotals | None:
-    """From the newest checkpoint of each partition. None if none of them has sums of squares."""
+    """The sums of squares in the newest checkpoint of each partition. None if no partition has them."""
     newest = newest_manifests(store, group, topic, timeout_s)
     found = [state for place in newest for state in _sketch_of(place, newest[place], store, timeout_s)]
     if not found:

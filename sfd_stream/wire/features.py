@@ -36,7 +36,7 @@ class FieldOptions:
 
     @classmethod
     def from_settings(cls, path: str, given: Any) -> FieldOptions:
-        """From a word (`log1p`) or a mapping (`{scale: 0.01, clip: [0, 100]}`). Raises ValueError."""
+        """The options from a word (`log1p`) or a mapping (`{scale: 0.01, clip: [0, 100]}`). Raises ValueError."""
         if isinstance(given, str):
             given = {given: True}
         if not isinstance(given, Mapping) or not given:
@@ -112,7 +112,7 @@ class FeatureMap:
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any], *, path: str | None = None) -> Self:
-        """From the settings `input.features` and `input.path`. Raises ValueError that says what is wrong.
+        """The map for the settings `input.features` and `input.path`. Raises ValueError that names the fault.
 
         >>> FeatureMap.from_settings({"fields": {"price": {"scale": 0.01}}}).features_of({"price": 250})
         [('price', 2.5)]

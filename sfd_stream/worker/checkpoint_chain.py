@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 @dataclass(eq=False)
 class CheckpointChain:
-    """From claim to release. One job at a time; a job raises FencedError if another owner has continued the chain."""
+    """Used from claim to release, by one job at a time. A job raises FencedError if another owner continued it."""
 
     plan: Plan
     partition: int
@@ -114,7 +114,7 @@ class CheckpointChain:
     def _run(self, steps: Steps[T | Fenced | Refused], ask: Ask = no_broker) -> Job[T]:
         outcome = yield from procedure(self.runtime, steps, give_up_s=self.plan.checkpoint.give_up_s, ask=ask)
         if isinstance(outcome, Fenced):
-            raise FencedError(f"somebody else went on from checkpoint {outcome.number} of {self.where}")
+            raise FencedError(f"another owner continued from checkpoint {outcome.number} of {self.where}")
         if isinstance(outcome, Refused):
             raise outcome.error()
         return outcome

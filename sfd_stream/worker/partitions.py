@@ -41,7 +41,7 @@ AFTER: dict[Phase, frozenset[Phase]] = {
     Phase.RELEASING: frozenset({Phase.RELEASED}),
     Phase.RELEASED: frozenset(),
 }
-"""All changes of phase that are allowed."""
+"""All allowed changes of phase."""
 
 IN_MEMORY = frozenset({Phase.CLAIMING, Phase.READING, Phase.RELEASING})
 

@@ -238,7 +238,7 @@ class Worker:
             owned.log.info(
                 "restored state keeps its own failure probability",
                 failure_probability=state.builder.failure_probability,
-                reason="it was made when sketch.failure_probability meant one partition, not the topic",
+                reason="it was created when sketch.failure_probability meant one partition, not the topic",
             )
         self._begin_reading(owned, state)
         self.jobs.continue_as(owned, "publication")

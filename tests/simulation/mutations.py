@@ -85,11 +85,11 @@ MUTATIONS: dict[str, Mutation] = {
         aim="slots",
     ),
     "claim without epoch + 1": one(
-        "state/claim.py", "epoch=next_epoch(manifest.epoch, shown),", "epoch=manifest.epoch,"
+        "state/claim.py", "epoch=next_epoch(manifest.epoch, output_epoch),", "epoch=manifest.epoch,"
     ),
     "forgotten fence": one(
         "worker/checkpoint_chain.py",
-        '            raise FencedError(f"somebody else went on from checkpoint {outcome.number} of {self.where}")',
+        '            raise FencedError(f"another owner continued from checkpoint {outcome.number} of {self.where}")',
         "            return Created(self.newest)",
         300,
         aim="claims",
@@ -269,7 +269,7 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "epoch of a claim below the output topic's": one(
         "state/claim.py",
-        "epoch=next_epoch(manifest.epoch, shown),",
+        "epoch=next_epoch(manifest.epoch, output_epoch),",
         "epoch=manifest.epoch + 1,",
         aim="backups",
     ),

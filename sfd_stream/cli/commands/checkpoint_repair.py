@@ -191,12 +191,12 @@ def _reset_words(place: "Place", standing: "Standing", start: "ResetPoint", *, k
             f"{begins} with an empty sketch: the {rows_in(newest):,} rows of checkpoint {newest.number} no longer "
             f'count. Until it is pruned, "sfd-stream checkpoint rollback {place} --to {newest.number}" undoes this.'
         )
-    kept = f"{place} keeps its sketch of {rows_in(newest):,} rows and goes on at offset {offset:,} instead of "
+    kept = f"{place} keeps its sketch of {rows_in(newest):,} rows and continues at offset {offset:,} instead of "
     gap = offset - newest.next_offset
     if gap > 0:
         return f"{kept}{newest.next_offset:,}: the {gap:,} offsets in between are never counted."
     if gap < 0:
-        return f"{kept}{newest.next_offset:,}: what lies in between, up to {-gap:,} records, is COUNTED TWICE."
+        return f"{kept}{newest.next_offset:,}: up to {-gap:,} records in between are COUNTED TWICE."
     return f"{kept}the same offset."
 
 
@@ -212,7 +212,7 @@ def _from(standing: "Standing") -> str:
 
 def _confirm(words: str, *, yes: bool) -> None:
     """Prints the question on standard error. Continues only after a yes."""
-    sys.stderr.write(f"{words}\nA worker that runs now is fenced, and goes on from there.\n")
+    sys.stderr.write(f"{words}\nA running worker is fenced and continues from there.\n")
     if yes:
         return
     if not sys.stdin.isatty():

@@ -67,7 +67,7 @@ def demo(
     with _one_signal(), ExitStack() as stack:
         _play(stack, output, broker, s3, file, stay=stay, as_json=as_json)
     output.blank()
-    output.say(f"Done in {time.monotonic() - began:.0f} s; everything but the picture is gone again.")
+    output.say(f"Done in {time.monotonic() - began:.0f} s; everything except the picture was removed.")
     if not stay:
         output.say(f'Next: "{program()} demo --stay" keeps it running, "{program()} --help" has everything else.')
 

@@ -60,7 +60,7 @@ def _ask(url: str, timeout_s: float) -> tuple[bool, str]:
             return True, answer.read(4096).decode(errors="replace").strip() or "well"
     except HTTPError as error:
         with error:
-            return False, f"{url} says {error.code}: {error.read(4096).decode(errors='replace').strip()}"
+            return False, f"{url} answered {error.code}: {error.read(4096).decode(errors='replace').strip()}"
     except (OSError, HTTPException) as error:
         reason = getattr(error, "reason", error)
         return False, f"{url} does not answer ({reason}); is a worker running, with this http.host and http.port?"

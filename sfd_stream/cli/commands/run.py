@@ -140,7 +140,7 @@ def work(
     return worker
 
 
-STOPPING = "stopping: a last checkpoint, then out; a second signal ends it at once"
+STOPPING = "stopping after last checkpoints, a second signal exits at once"
 
 
 def stop_on_signals(

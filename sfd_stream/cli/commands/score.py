@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from sfd_stream.score.watch import ScoreWatch
 
 
-STOPPING = "stopping: the scores under way, then out; a second signal ends it at once"
+STOPPING = "stopping after the scores under way, a second signal exits at once"
 
 
 def score(

@@ -15,12 +15,12 @@ _BUDGET_S = 0.5
 """Processor time for each of the two measurements."""
 _NOTES = """
 epsilon      the error ||A'A - B'B|| is at most epsilon times ||A - A_k||F^2, what the best k directions leave of A
-theorem      so it is for any rows, with the certainty of docs/guarantees.md; for the k directions to leave at most
-             1 + epsilon times what the best ones leave, the theorem asks for ell = {projection:,}
-experience   so it was on every stream of the benchmark (docs/experiments.md, "How many rows a sketch needs"); what
-             holds for your rows is published as delta: begin with this ell, and raise it if delta is too large
+theorem      this holds for any rows, with the certainty of docs/guarantees.md; if the k directions must leave at most
+             1 + epsilon times what the best ones leave, the theorem needs ell = {projection:,}
+experience   this held on every stream of the benchmark (docs/experiments.md, "How many rows a sketch needs"); the bound
+             for your rows is published as delta: begin with this ell, and raise it if delta is too large
 broker       packed rows that workers read, one a message without compression, and snapshots that they publish
-memory       of a pod: with {pods} pods of which one is away
+memory       of a pod: with {pods} pods of which one is down
 scorer       of "sfd-stream score", if you run it: any number of them, each with the snapshots of all partitions
 CPU          sketching, decoding packed rows and a snapshot a minute, measured just now ({measured});
              the Kafka client and checkpoints come on top"""

@@ -2,7 +2,7 @@
 
 The share of energy outside the reference (block_means.py) grows with the square of the angle, and noise is outside,
 too. But only a turn makes the part of a row outside follow its coordinates inside. So each block has a regression of
-the one on the other, which sees turns of a few degrees. docs/guarantees.md ("Drift") has the mathematics.
+the one on the other, which detects turns of a few degrees. docs/guarantees.md ("Drift") has the mathematics.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class FoldedRows:
     """Rows of a stream, prepared for the sums of blocks."""
 
     rows: Csr
-    """Of 2 FOLDED columns: the last FOLDED are to be subtracted from the first ones."""
+    """Rows of 2 FOLDED columns: the last FOLDED are to be subtracted from the first ones."""
     coordinates: Float
     weighted: Float
     """The leading coordinates, divided by the squared length of the row: so heavy tails can't dominate a block."""
@@ -84,7 +84,8 @@ def folded(columns: Int | Index) -> Index:
 
 
 def squared_sine(products: Float) -> float:
-    """Of the angle, averaged over the directions by their energy, between the reference and what a block follows.
+    """The squared sine of the angle between the reference and the directions that a block follows, as a mean over the
+    directions, weighted by their energy.
 
     The regression of what is outside on the coordinates explains the energy `along`. Over the energy inside that is a
     mean of squared tangents, over both together a squared sine. Directions in which a block has no energy explain
@@ -112,9 +113,9 @@ class BlockAngles:
 
     block_rows: int
     products: Float
-    """Of the block that is not full yet (FOLDED + k x k)."""
+    """The sums of the block that is not full yet (FOLDED + k x k)."""
     rows: int = 0
-    """Of that block."""
+    """The number of rows in that block."""
     roots: BlockMeans = NO_ROOTS
     """For each full block, the cube root of its squared sine: a sum of squares is nearly normal by its cube root."""
 

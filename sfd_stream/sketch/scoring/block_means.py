@@ -28,15 +28,15 @@ class BlockMeans:
     recent: tuple[float, ...] = ()
     """Means of the last blocks after the baseline, RECENT_BLOCKS at most."""
     looks: int = 0
-    """All blocks after the baseline."""
+    """The number of blocks after the baseline."""
     rows: int = 0
-    """Of the block that is not full yet."""
+    """The number of values in the block that is not full yet."""
     total: float = 0.0
-    """The sum of their values."""
+    """The sum of those values."""
 
     @property
     def blocks(self) -> int:
-        """All that are full."""
+        """The number of full blocks."""
         return len(self.baseline) + self.looks
 
     @property

@@ -60,7 +60,7 @@ class Explanation:
 
 
 class Spread(NamedTuple):
-    """Of each column: the rows' mean and standard deviation."""
+    """The rows' mean and standard deviation, by column."""
 
     mean: Float
     deviation: Float

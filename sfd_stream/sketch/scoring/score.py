@@ -84,7 +84,7 @@ class Scorer:
     """
 
     eigenvalues: Float
-    """Of the sketch along each direction."""
+    """The eigenvalue of the sketch along each direction."""
     components: Float
     """The k directions (k x d, orthonormal rows): those of `Sketch.pca`, or `Sketch.components` if not centred."""
     mean: Float | None
@@ -96,14 +96,14 @@ class Scorer:
     rows: int
     weight: float
     failure_probability: float
-    """Of all intervals together: that of the sketch."""
+    """The failure probability of all intervals together: that of the sketch."""
     slack: Slack
     basis: Eigen
     """All directions of the sketch, for `leverage`."""
     features: Features | None = None
     growing: bool = False
     spread: Spread | None = None
-    """Of each column; None if the sketch has no sums of squares."""
+    """The standard deviation of each column; None if the sketch has no sums of squares."""
 
     def __repr__(self) -> str:
         around = "not centred" if self.mean is None else "centred"
@@ -274,7 +274,7 @@ def _over_mean(residual: Float, error: Float, mean: Interval) -> Intervals:
 
 
 def scorer_of(sketch: Sketch, k: int | None, *, centred: bool, growing: bool) -> Scorer:
-    """The scorer of a sketch; `Sketch.scorer` has the words."""
+    """The scorer of a sketch; `Sketch.scorer` has the documentation."""
     mean = sketch.mean if centred else None
     B = np.asarray(sketch.matrix, np.float64)
     basis = eigen(B) if mean is None else centred_eigen(B, mean, sketch.weight)

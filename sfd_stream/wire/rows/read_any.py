@@ -127,7 +127,7 @@ class _Reader:
             if not isinstance(key, str) or key not in _FIELDS:
                 raise bad(Reason.BAD_KEYS, "a row has the keys i, v and p, or integers; unknown key", f"{key!r:.40}")
             if key in fields:
-                raise bad(Reason.BAD_KEYS, f"key {key!r} stands twice")
+                raise bad(Reason.BAD_KEYS, f"key {key!r} occurs twice")
             fields[key] = self._field(key)
             pairs -= 1
             if pairs == 0:

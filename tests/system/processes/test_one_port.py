@@ -75,7 +75,7 @@ def test_one_port_answers_for_all_and_tells_who_is_down(program: Callable[..., P
     pid = run.children()[1]
     os.kill(pid, signal.SIGSTOP)
     run.await_(lambda: series(run, "sfd_worker_up") == {"1": 0, "2": 1}, "that one is down")
-    assert get(run, "readyz") == (503, b"worker 1 is not up\n")
+    assert get(run, "readyz") == (503, b"worker 1 is down\n")
     status = json.loads(get(run, "status.json")[1])
     assert ([one["worker"] for one in status["workers"]], status["down"]) == (["2"], ["1"])
     os.kill(pid, signal.SIGKILL)

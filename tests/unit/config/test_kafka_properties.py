@@ -19,7 +19,7 @@ def test_no_property_is_both_owned_and_suggested_or_for_one_client_and_the_other
 def test_what_the_protocol_owns_is_refused_with_a_reason() -> None:
     found = dict(properties.problems(dict.fromkeys(owned.OWNED, "x")))
     assert found.keys() == owned.OWNED.keys()
-    assert all(text.startswith("is not yours to set: ") and len(text) > 40 for text in found.values())
+    assert all(text.startswith("can't be set: ") and len(text) > 40 for text in found.values())
 
 
 def test_each_client_gets_what_it_takes() -> None:

@@ -192,7 +192,7 @@ def test_the_live_table_shows_who_has_what_and_what_nobody_has() -> None:
     assert ["2", "2,", "claiming"] in lines
     assert ["3", "2", "1,500", "0", "s", "ago"] in lines
     assert lines[0][1:] == ["4,500", "rows", "in", "the", "sketch", "of", "2,000", "sent"]
-    assert "on their way" in screen(StreamView(0, 4000, {1: [], 2: []}))
+    assert "are starting" in screen(StreamView(0, 4000, {1: [], 2: []}))
 
 
 def test_where_there_is_no_terminal_lines_are_plain_and_whole(capsys: pytest.CaptureFixture[str]) -> None:

@@ -60,7 +60,7 @@ def test_on_a_kafka_and_a_bucket_of_ones_own_it_stays_until_told_and_takes_every
     assert store.list("")
 
     assert playing.interrupt() == 0
-    assert "everything but the picture is gone again" in playing.text
+    assert "everything except the picture was removed" in playing.text
     assert "could not remove" not in playing.text
     assert playing.left_behind() == []
     assert [name for name in kafka.admin.list_topics(timeout=10).topics if name.startswith("sfd-demo-")] == []

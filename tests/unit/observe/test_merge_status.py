@@ -103,7 +103,7 @@ def test_a_loop_that_does_not_turn_is_not_alive() -> None:
 
 def test_it_is_ready_once_all_that_was_there_is_read() -> None:
     stage = Stage()
-    assert stage.ask("/readyz") == (503, "reading the snapshots that are there\n")
+    assert stage.ask("/readyz") == (503, "reading the existing snapshots\n")
     stage.watch.started()
     assert stage.ask("/readyz") == (200, "waiting for a first snapshot\n")
     stage.publish()

@@ -146,7 +146,7 @@ def test_lag_is_end_minus_applied_and_control_records_leave_none() -> None:
         (LoopState(True, False, True, None, 0), ["reading", "claiming"], False, "restoring partition 1"),
         (LoopState(True, False, True, None, 0), ["reading", "reading"], True, "idle: up to date"),
         (LoopState(True, False, True, None, 0), ["reading", "waiting"], False,
-         "no room in memory for partition 1: unread until there is"),
+         "no room in memory for partition 1: not read until there is"),
         (LoopState(True, False, True, 12.0, 0), ["reading"], True, "waiting for the broker: no answer for 12 s"),
         (
             LoopState(True, False, True, None, 0, registry_outage="refused, for 3 s"),

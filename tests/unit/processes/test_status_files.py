@@ -90,13 +90,13 @@ def test_a_worker_that_has_not_written_is_down_not_ready_and_after_a_while_not_h
     clock = Clock()
     with served(tmp_path, stages, clock, missing=("3",)) as port:
         text = ask(port, "/metrics")[2].decode()
-        assert ask(port, "/readyz")[::2] == (503, b"worker 3 is not up\n")
+        assert ask(port, "/readyz")[::2] == (503, b"worker 3 is down\n")
         assert ask(port, "/healthz")[0] == 200, "the supervisor starts it"
         status = json.loads(ask(port, "/status.json")[2])
         assert (len(status["workers"]), status["down"]) == (2, ["3"])
         clock.now += 61
         time.sleep(SHARED_S)  # an answer is shared for this long
-        assert b"worker 3 does not come up" in ask(port, "/healthz")[2]
+        assert b"worker 3 does not start" in ask(port, "/healthz")[2]
     [up] = [family for family in text_string_to_metric_families(text) if family.name == "sfd_worker_up"]
     assert {sample.labels["worker"]: sample.value for sample in up.samples} == {"1": 1, "2": 1, "3": 0}
     assert {sample.labels["group"] for sample in up.samples if sample.labels["worker"] == "3"} == {'g"1'}
@@ -110,7 +110,7 @@ def test_a_worker_whose_files_are_old_is_down_and_its_loop_counts_as_idle_since_
     with served(tmp_path, stages, clock) as port:
         clock.now += 61
         write(tmp_path / "2", stages["2"].watch, clock.now)
-        assert ask(port, "/readyz")[::2] == (503, b"worker 1 is not up\n")
+        assert ask(port, "/readyz")[::2] == (503, b"worker 1 is down\n")
         assert ask(port, "/healthz")[::2] == (503, b"worker 1: the loop has not turned for 61 s\n")
         assert json.loads(ask(port, "/status.json")[2])["down"] == ["1"]
 

@@ -45,7 +45,7 @@ def test_a_partition_without_room_shows_where_it_begins_and_how_far_it_is_behind
     assert (shown.state, shown.applied, shown.lag) == ("waiting", begins_at, 300 - begins_at)
     source.logs[1] += rows(50)
     assert statuses(worker, clock)[1].lag == 350 - begins_at
-    assert worker.watch.status.doing == "no room in memory for partition 1: unread until there is"
+    assert worker.watch.status.doing == "no room in memory for partition 1: not read until there is"
 
 
 def test_a_partition_that_falls_silent_is_logged_once_and_again_when_it_delivers() -> None:

@@ -31,7 +31,7 @@ def words(offset: int, *, standing: Standing = STANDING, keep_sketch: bool = Tru
     ("offset", "consequence"),
     [
         (130, "instead of 100: the 30 offsets in between are never counted."),
-        (60, "instead of 100: what lies in between, up to 40 records, is COUNTED TWICE."),
+        (60, "instead of 100: up to 40 records in between are COUNTED TWICE."),
         (100, "instead of the same offset."),
     ],
 )

@@ -54,7 +54,7 @@ def test_a_turning_worker_is_well(port: int, capsys: pytest.CaptureFixture[str])
 
 def test_a_worker_that_is_not_well_says_why(port: int, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["health", "--ready", "--set", f"http.port={port}"]) == 1
-    assert capsys.readouterr().out.strip().endswith("/readyz says 503: restoring 2 partitions")
+    assert capsys.readouterr().out.strip().endswith("/readyz answered 503: restoring 2 partitions")
 
 
 def test_json_says_the_same(port: int, capsys: pytest.CaptureFixture[str]) -> None:
