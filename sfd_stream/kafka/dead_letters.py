@@ -149,9 +149,10 @@ class DeadLetters:
 class BadMessageGauge:
     """Decides when there are too many bad messages. Counts only, no clock.
 
-    One gauge per worker: a faulty producer writes to all partitions, and a worker stops for all of them. The share is
-    of the last `window` messages, and is judged only after that many. The run is of consecutive bad messages, in the order
-    in which the worker decoded them. Tombstones are neither good nor bad.
+    One gauge per worker: a faulty producer writes to all partitions, and a worker stops for all of them.
+
+    The share is of the last `window` messages, and is judged only after that many. The run is of consecutive bad
+    messages, in the order in which the worker decoded them. Tombstones are neither good nor bad.
     """
 
     def __init__(self, *, max_share: float, window: int, max_consecutive: int) -> None:
