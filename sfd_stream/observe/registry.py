@@ -11,12 +11,11 @@ import platform
 import resource
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeAlias, TypeVar
 
 import confluent_kafka
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest, metrics_core
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
-from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
 from sfd_stream.observe import metrics as m
@@ -24,6 +23,9 @@ from sfd_stream.observe.metrics import Metric
 from sfd_stream.observe.status import Status
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+Family: TypeAlias = metrics_core.Metric
+"""The samples of one metric."""
 
 
 class MetricsRegistry:

@@ -12,11 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
-from prometheus_client.metrics_core import Metric as Family
 
 from sfd_stream import __version__
 from sfd_stream.observe import metrics as m
-from sfd_stream.observe.registry import MetricsRegistry, family_of, labelled, of_process
+from sfd_stream.observe.registry import Family, MetricsRegistry, family_of, labelled, of_process
 from sfd_stream.score.scoring import EXTREME_KEPT, ScoredBatch
 from sfd_stream.sketch.drift import Significance
 from sfd_stream.sketch.rows import Float, Int
