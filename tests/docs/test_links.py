@@ -46,6 +46,20 @@ def test_every_path_and_module_that_a_page_names_is_there(page: Path) -> None:
             assert importlib.util.find_spec(module), f"{name_of(page)}: {module}"
 
 
+def test_every_file_of_the_package_that_a_page_or_a_docstring_names_exists() -> None:
+    package = ROOT / "sfd_stream"
+    folders = "|".join(path.name for path in package.iterdir() if path.is_dir() and not path.name.startswith("_"))
+    sources = {name_of(page): " ".join(spans(page)) for page in PAGES}
+    sources |= {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in package.rglob("*.py")}
+    named = {
+        (path, place)
+        for place, text in sources.items()
+        for path in re.findall(rf"(?<![\w/.])(?:{folders})/[\w/]*\w\.py\b", text)
+    }
+    assert len(named) > 30
+    assert [each for each in sorted(named) if not (package / each[0]).exists()] == []
+
+
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_every_make_target_and_command_that_a_page_names_is_there(page: Path) -> None:
     known = typer.main.get_command(_app()).commands  # type: ignore[attr-defined]

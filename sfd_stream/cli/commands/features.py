@@ -143,7 +143,7 @@ def _print(found: "Preview", warnings: list[str]) -> None:
             typer.style(f"{'bad':<20}{_messages(each)}, {each['reason']}: ", fg="red") + printable(each["words"])
         )
     for line in warnings:
-        typer.echo(typer.style(f"{'look at':<20}", fg="yellow") + printable(line))
+        typer.echo(typer.style(f"{'check':<20}", fg="yellow") + printable(line))
 
 
 def _messages(each: dict[str, Any]) -> str:
