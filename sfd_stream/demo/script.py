@@ -35,10 +35,10 @@ _VALUES = 40
 def rows(output: DemoOutput, *, as_json: bool = False) -> claims.Truth:
     output.chapter("Rows")
     truth = claims.truth_of_events() if as_json else claims.truth()
-    output.say(f"{truth.rows:,} docstrings of Python's standard library, one Kafka message each.")
+    output.sentence(f"{truth.rows:,} docstrings of Python's standard library, one Kafka message each.")
     if as_json:
-        output.say(f"The first one: {truth.messages[0].value.decode():.70}...")
-    output.say(
+        output.sentence(f"The first one: {truth.messages[0].value.decode():.70}...")
+    output.sentence(
         f"A row is a docstring's words, {truth.block.nnz / truth.rows:.0f} on average, hashed to"
         f" {claims.COLUMNS:,} columns."
     )
@@ -76,18 +76,18 @@ class Story:
         self.output.chapter("Stream")
         setup = self.setup
         owner = "yours; its topics are deleted at the end" if setup.given else "built in: no Java, no Docker"
-        self.output.say(f"A Kafka broker on {setup.bootstrap} ({owner}).")
-        self.output.say(f"Topic {setup.topic}, {PARTITIONS} partitions.")
+        self.output.sentence(f"A Kafka broker on {setup.bootstrap} ({owner}).")
+        self.output.sentence(f"Topic {setup.topic}, {PARTITIONS} partitions.")
 
     def start_workers(self) -> None:
         self.output.chapter("Workers")
-        self.output.say(f"Two processes, one consumer group; checkpoints go to {self.setup.checkpoints}.")
+        self.output.sentence(f"Two processes, one consumer group; checkpoints go to {self.setup.checkpoints}.")
         started = [self.workers.start(number) for number in (1, 2)]
         self.workers.wait_for(self._is_shared, "the two sharing the partitions")
         for worker in started:
             share = _partitions(self.shares[worker.number])
-            self.output.say(f"Worker {worker.number} reads {share}; its live page is {worker.page()}")
-        self.output.say("(The pages live as long as the demo; --stay keeps it.)")
+            self.output.sentence(f"Worker {worker.number} reads {share}; its live page is {worker.page()}")
+        self.output.sentence("(The pages live as long as the demo; --stay keeps it.)")
 
     def _is_shared(self) -> bool:
         """Whether each worker reads a partition, and every partition is read."""
@@ -97,7 +97,7 @@ class Story:
     def accident(self) -> None:
         self.output.chapter("Accident")
         messages, half, pace = self.truth.messages, self.truth.rows // 2, self.truth.rows / FEED_S
-        self.output.say(f"Rows flow, {pace:,.0f} a second: slowly, so that a worker can be killed midway.")
+        self.output.sentence(f"Rows flow, {pace:,.0f} a second: slowly, so that a worker can be killed midway.")
         began = time.monotonic()
         self.feed.send(messages[:half], pace)
         self.workers.wait_for(lambda: self.rows_in_store() > 0, "a first checkpoint")
@@ -105,31 +105,33 @@ class Story:
         self.workers.kill(1)
         killed = time.monotonic()
         safe = self.rows_in_store()
-        self.output.say(
+        self.output.sentence(
             f"kill -9 of worker 1: {half:,} rows were sent, {safe:,} are in checkpoints,"
             " the other rows it had were only in its memory."
         )
         self.feed.send(messages[half:], pace)
         self.workers.wait_for(lambda: len(self.workers.all[2].reads()) == PARTITIONS, "worker 2 taking over")
-        self.output.say(
+        self.output.sentence(
             f"Worker 2 took over {_partitions(orphans)} from the checkpoints and read on from there,"
             f" within {time.monotonic() - killed:.0f} s."
         )
         self.workers.wait_for(lambda: self.rows_in_store() >= self.truth.rows, "all rows being in checkpoints")
-        self.output.say(
+        self.output.sentence(
             f"All {self.truth.rows:,} rows are in, {time.monotonic() - began:.0f} s after the first was sent."
         )
 
     def count(self) -> MergedSketch:
         self.output.chapter("Count")
         setup = self.setup
-        self.output.say(f'Read as any client can: SnapshotReader("{setup.bootstrap}", "{setup.snapshots}").merged()')
+        self.output.sentence(
+            f'Read as any client can: SnapshotReader("{setup.bootstrap}", "{setup.snapshots}").merged()'
+        )
         with self._reader() as reader:
             self.workers.wait_for(lambda: _read_of(reader) >= self.feed.sent, "all rows being in snapshots")
             merged = reader.merged()
         for claim in claims.check_counters(self.truth, merged.sketch):
             self.output.check(f"{claim.name:<22}  {claim.fed:>7,.0f} fed in, {claim.found:>7,.0f} in the sketch")
-        self.output.say("Not one row was lost, not one counted twice.")
+        self.output.sentence("Not one row was lost, not one counted twice.")
         return merged
 
     def _reader(self) -> SnapshotReader:
@@ -141,16 +143,16 @@ class Story:
     def error(self, merged: MergedSketch) -> None:
         self.output.chapter("Error")
         errors = claims.check_error(self.truth, merged.sketch)
-        self.output.say(f"The sketch has {len(merged.sketch.matrix)} rows where the stream had {merged.rows:,}.")
+        self.output.sentence(f"The sketch has {len(merged.sketch.matrix)} rows where the stream had {merged.rows:,}.")
         self.output.check(
             f"certified: off by at most {errors.certified:.2%} of ||A||F² in any direction; in truth {errors.true:.2%}"
         )
         speed = claims.speed(self.truth, time.process_time)
-        self.output.say(f"One core of this machine decodes and sketches {speed:,.0f} such rows a second.")
+        self.output.sentence(f"One core of this machine decodes and sketches {speed:,.0f} such rows a second.")
 
     def topics(self, merged: MergedSketch) -> None:
         self.output.chapter("Topics")
-        self.output.say("The strongest directions around the mean, by the words that come together in them:")
+        self.output.sentence("The strongest directions around the mean, by the words that come together in them:")
         spread = merged.pca(_DIRECTIONS).explained_variance
         words = [" ".join(found) for found in self._directions(merged)]
         self.output.bars(list(zip(map(float, spread), words, strict=True)))
@@ -162,14 +164,14 @@ class Story:
         self.output.chapter("Scores")
         topic = [word.rpartition("=")[2] for word in self._directions(merged)[0]]
         found = find(self.truth, merged, topic, _DIRECTIONS)
-        self.output.say(
+        self.output.sentence(
             f"{found.usual + found.ordinary} docstrings were not sent. {found.usual} show which scores are usual;"
             f" the other {found.ordinary} are scored with {len(found.rows)} planted rows:"
         )
         for row in found.rows:
             self.output.check(f"found with p = {row.p_value:.3f}: {row.name}")
-            self.output.say(f"  {row.reason}; {row.why}")
-        self.output.say(
+            self.output.sentence(f"  {row.reason}; {row.why}")
+        self.output.sentence(
             f"Rows with p up to {P_MAX} are reported; of the {found.ordinary} ordinary ones {found.false_alarms} were."
         )
         return found
@@ -189,7 +191,7 @@ class Story:
         )
         file.write_text(picture.svg(), encoding="utf-8")
         self.output.check(f"all {len(values)} true singular values lie in the certified band")
-        self.output.say(f"See it in a browser: {file.absolute()}")
+        self.output.sentence(f"See it in a browser: {file.absolute()}")
 
     def stay(self) -> None:
         """Keeps both workers running and sends rows until the user stops the demo."""
@@ -197,11 +199,11 @@ class Story:
         self.workers.start(1)
         self.workers.wait_for(lambda: self.workers.all[1].page() is not None, "worker 1 coming back")
         for worker in self.workers.all.values():
-            self.output.say(f"Worker {worker.number}: {worker.page()}")
-        self.output.say(
+            self.output.sentence(f"Worker {worker.number}: {worker.page()}")
+        self.output.sentence(
             f"In another terminal: {program()} watch --broker {self.setup.bootstrap} --topic {self.setup.snapshots}"
         )
-        self.output.say(f"{STAY_ROWS_PER_S:.0f} rows a second until Ctrl-C.")
+        self.output.sentence(f"{STAY_ROWS_PER_S:.0f} rows a second until Ctrl-C.")
         rows = cycle(self.truth.messages)
         with self.output.watching(self.view):
             while True:
@@ -209,7 +211,7 @@ class Story:
                 self.workers.check_alive("Ctrl-C")
                 if not self.output.live:
                     view = self.view()
-                    self.output.say(f"{view.rows:,} rows in the sketch of {view.sent:,} sent")
+                    self.output.sentence(f"{view.rows:,} rows in the sketch of {view.sent:,} sent")
 
 
 def program() -> str:

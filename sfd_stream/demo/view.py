@@ -61,7 +61,7 @@ class DemoOutput:
         self.blank()
         self._print(Text.assemble((f"{self._chapter}  ", "cyan"), (name, "bold cyan")), 0)
 
-    def say(self, text: str) -> None:
+    def sentence(self, text: str) -> None:
         self._print(_highlighted(Text(printable(text))))
 
     def check(self, text: str) -> None:

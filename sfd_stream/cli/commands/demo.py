@@ -67,9 +67,9 @@ def demo(
     with _one_signal(), ExitStack() as stack:
         _play(stack, output, broker, s3, file, stay=stay, as_json=as_json)
     output.blank()
-    output.say(f"Done in {time.monotonic() - began:.0f} s; everything except the picture was removed.")
+    output.sentence(f"Done in {time.monotonic() - began:.0f} s; everything except the picture was removed.")
     if not stay:
-        output.say(f'Next: "{program()} demo --stay" keeps it running, "{program()} --help" has everything else.')
+        output.sentence(f'Next: "{program()} demo --stay" keeps it running, "{program()} --help" has everything else.')
 
 
 def _play(
@@ -102,7 +102,7 @@ def _play(
         try:
             story.stay()
         except KeyboardInterrupt:
-            output.say("Ctrl-C: cleaning up.")
+            output.sentence("Ctrl-C: cleaning up.")
 
 
 def _setup(stack: ExitStack, broker: str | None, s3: str | None, folder: Path, form: str) -> "DemoSetup":

@@ -129,7 +129,7 @@ def test_what_doctor_finds_is_printed_safely(capsys: pytest.CaptureFixture[str])
 
 def test_what_the_demo_says_is_printed_safely() -> None:
     teller = DemoOutput(Console(file=io.StringIO(), width=300))
-    teller.say(EVIL)
+    teller.sentence(EVIL)
     teller.check(EVIL)
     teller.bars([(1.0, EVIL)])
     assert_safe(teller.console.file.getvalue())  # type: ignore[attr-defined]

@@ -33,8 +33,8 @@ class Still(view.DemoOutput):
         super().__init__(console)
         self.folder = folder
 
-    def say(self, text: str) -> None:
-        super().say(text.replace(self.folder, "~/sfd-stream"))
+    def sentence(self, text: str) -> None:
+        super().sentence(text.replace(self.folder, "~/sfd-stream"))
 
     @contextlib.contextmanager
     def watching(self, _look: Any) -> Iterator[None]:

@@ -217,7 +217,7 @@ def test_on_a_terminal_the_table_is_drawn_below_and_gone_again_at_the_end() -> N
     teller = DemoOutput(Console(file=out, force_terminal=True, width=100))
     with teller.watching(look):
         assert looked.wait(30)
-        teller.say("a line above")
+        teller.sentence("a line above")
     assert "nobody" in out.getvalue()
     assert "a line above" in out.getvalue()
     assert [thread for thread in threading.enumerate() if thread.name == "view"] == []
