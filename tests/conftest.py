@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import signal
+from collections.abc import Iterator
 
 import pytest
+import structlog
 
 pytest_plugins = [
     "tests.support.kafka_fixtures",
@@ -20,6 +23,17 @@ def pytest_configure() -> None:
     """A shell ignores SIGINT in what it runs in the background (`make test &`), and so would all processes of ours."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture
+def logging_restored() -> Iterator[None]:
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    logging.captureWarnings(capture=False)
+    structlog.reset_defaults()
 
 
 UNMEASURED = (

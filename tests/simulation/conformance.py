@@ -289,7 +289,10 @@ def ids_of(member: Member) -> list[tuple[str, str]]:
 
 
 def leaving_and_joining_again_keeps_the_member_id(kit: Kit) -> list[Any]:
-    member = Member(kit, kit.create_topic(4))
+    return left_and_joined_again(kit, Member(kit, kit.create_topic(4)))
+
+
+def left_and_joined_again(kit: Kit, member: Member) -> list[Any]:
     kit.until([member.consumer], lambda: len(member.owned) == 4)
     member.consumer.unsubscribe()
     member.subscribe()

@@ -7,7 +7,7 @@ from typing import Any
 
 from confluent_kafka import KafkaException, TopicPartition
 
-from tests.simulation.conformance import SILENCE_S, Kit, Member, at, code_of, ids_of
+from tests.simulation.conformance import SILENCE_S, Kit, Member, at, code_of, ids_of, left_and_joined_again
 
 # Transactions, which the built-in broker does not check
 
@@ -122,14 +122,7 @@ def a_new_group_keeps_the_id_of_a_member_that_is_removed(kit: Kit) -> list[Any]:
 
 
 def a_new_group_keeps_the_id_of_a_member_that_leaves_and_joins_again(kit: Kit) -> list[Any]:
-    member = Member(kit, kit.create_topic(4), **NEW)
-    kit.until([member.consumer], lambda: len(member.owned) == 4)
-    member.consumer.unsubscribe()
-    member.subscribe()
-    kit.until([member.consumer], lambda: len(member.events) > 2)
-    seen = ids_of(member)
-    member.consumer.close()
-    return seen
+    return left_and_joined_again(kit, Member(kit, kit.create_topic(4), **NEW))
 
 
 def a_new_group_refuses_a_removed_member_until_it_polls(kit: Kit) -> list[Any]:

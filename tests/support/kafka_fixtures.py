@@ -12,6 +12,7 @@ is none it is skipped, with one line at the end that says what to install; with 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
 import uuid
@@ -21,9 +22,19 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import pytest
 
 from sfd_stream.kafka.mock_broker import EmbeddedBroker
-from tests.support.kafka import Broker, LocalBroker, NoKafkaError, start_broker
+from tests.support.kafka import (
+    QUICK_FLAGS,
+    Broker,
+    LocalBroker,
+    NoKafkaError,
+    broker_properties,
+    free_ports,
+    start_broker,
+    write_properties,
+)
 from tests.support.kafka_home import kafka_home
 from tests.support.kafka_keeper import shared_broker
+from tests.support.proxy import ResettingProxy
 from tests.support.secure import SecureBroker
 
 if TYPE_CHECKING:
@@ -33,6 +44,7 @@ NEEDS_REAL = {"kafka", "private_broker", "secure"}
 _FOLDER = pytest.StashKey[Path]()
 _REASON = "no real Kafka"
 Found = TypeVar("Found")
+Proxy = TypeVar("Proxy", bound=ResettingProxy)
 
 
 class PrivateBrokers(Protocol):
@@ -149,3 +161,23 @@ def built_in() -> Iterator[BuiltIn]:
 def broker(request: pytest.FixtureRequest) -> Broker:
     found: Broker = request.getfixturevalue("kafka" if request.param == "real" else "built_in")
     return found
+
+
+@contextlib.contextmanager
+def behind(proxy_type: type[Proxy]) -> Iterator[tuple[LocalBroker, Proxy]]:
+    """A broker that clients reach through the proxy only; it talks to itself directly."""
+    home = or_without(kafka_home)
+    inner, inside, controller = free_ports(3)
+    folder = Path(tempfile.mkdtemp(prefix="sfd-kafka-"))
+    settings = broker_properties(port=inner, controller_port=controller, logs=folder / "logs")
+    own = f"INSIDE://127.0.0.1:{inside}"
+    with proxy_type(inner) as proxy:
+        settings["listeners"] = f"PLAINTEXT://127.0.0.1:{inner},{own},CONTROLLER://127.0.0.1:{controller}"
+        settings["advertised.listeners"] = f"PLAINTEXT://127.0.0.1:{proxy.port},{own}"
+        settings["listener.security.protocol.map"] = "PLAINTEXT:PLAINTEXT,INSIDE:PLAINTEXT,CONTROLLER:PLAINTEXT"
+        settings["inter.broker.listener.name"] = "INSIDE"
+        write_properties(folder / "server.properties", settings)
+        home.copy_formatted(folder / "logs")
+        with LocalBroker(home, folder, proxy.port, QUICK_FLAGS) as broker:
+            broker.restart()
+            yield broker, proxy

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from tests.support.kafka import QUICK_FLAGS, LocalBroker, broker_properties, free_ports, write_properties
-from tests.support.kafka_fixtures import or_without
-from tests.support.kafka_home import kafka_home
+from tests.support.kafka import LocalBroker
+from tests.support.kafka_fixtures import behind
 from tests.support.proxy import ResettingProxy
 from tests.support.slow import smoke_first
 from tests.system.conftest import MakeRun
@@ -26,22 +23,8 @@ DEFAULTS = {"reconnect.backoff.max.ms": 10_000, "fetch.wait.max.ms": 500, "topic
 
 @pytest.fixture
 def proxied() -> Iterator[tuple[LocalBroker, ResettingProxy]]:
-    """A broker that clients reach through the proxy only; it talks to itself directly."""
-    home = or_without(kafka_home)
-    inner, inside, controller = free_ports(3)
-    folder = Path(tempfile.mkdtemp(prefix="sfd-kafka-"))
-    settings = broker_properties(port=inner, controller_port=controller, logs=folder / "logs")
-    own = f"INSIDE://127.0.0.1:{inside}"
-    with ResettingProxy(inner) as proxy:
-        settings["listeners"] = f"PLAINTEXT://127.0.0.1:{inner},{own},CONTROLLER://127.0.0.1:{controller}"
-        settings["advertised.listeners"] = f"PLAINTEXT://127.0.0.1:{proxy.port},{own}"
-        settings["listener.security.protocol.map"] = "PLAINTEXT:PLAINTEXT,INSIDE:PLAINTEXT,CONTROLLER:PLAINTEXT"
-        settings["inter.broker.listener.name"] = "INSIDE"
-        write_properties(folder / "server.properties", settings)
-        home.copy_formatted(folder / "logs")
-        with LocalBroker(home, folder, proxy.port, QUICK_FLAGS) as broker:
-            broker.restart()
-            yield broker, proxy
+    with behind(ResettingProxy) as both:
+        yield both
 
 
 @pytest.mark.parametrize(("protocol", "rounds"), smoke_first([("cooperative", 1), ("cooperative", 3), ("kip-848", 3)]))

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from typing import TYPE_CHECKING
 
 import pytest
-import structlog
 from confluent_kafka import Producer
 
 if TYPE_CHECKING:
@@ -23,14 +21,8 @@ def broker() -> Iterator[str]:
 
 
 @pytest.fixture(autouse=True)
-def logging_untouched_afterwards() -> Iterator[None]:
-    root = logging.getLogger()
-    handlers, level = list(root.handlers), root.level
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
-    logging.captureWarnings(capture=False)
-    structlog.reset_defaults()
+def logging_untouched_afterwards(logging_restored: None) -> None:
+    """For every test of this folder."""
 
 
 @pytest.fixture(autouse=True)

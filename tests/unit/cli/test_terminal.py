@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
 import pytest
-import structlog
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
@@ -31,7 +30,6 @@ from tests.unit.cli.test_reading_commands import made
 from tests.unit.reader.made import message, publish
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from tests.support.kafka_fixtures import BuiltIn
@@ -160,18 +158,6 @@ def test_a_reader_is_described_safely(built_in: BuiltIn, evil_topic: str) -> Non
         assert_safe(repr(reader.merged()))
 
 
-@pytest.fixture
-def own_logging() -> Iterator[None]:
-    root = logging.getLogger()
-    handlers, level = list(root.handlers), root.level
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
-    logging.captureWarnings(capture=False)
-    structlog.reset_defaults()
-
-
-@pytest.mark.usefixtures("own_logging")
 @pytest.mark.parametrize("form", ["text", "json"])
 def test_log_lines_are_safe(form: str) -> None:
     stream = io.StringIO()

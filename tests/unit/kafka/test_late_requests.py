@@ -5,17 +5,14 @@ from __future__ import annotations
 import contextlib
 import socket
 import struct
-import tempfile
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from sfd_stream.kafka.transactional_producer import TransactionalSink
-from tests.support.kafka import QUICK_FLAGS, LocalBroker, broker_properties, free_ports, write_properties
-from tests.support.kafka_fixtures import or_without
-from tests.support.kafka_home import kafka_home
+from tests.support.kafka import LocalBroker
+from tests.support.kafka_fixtures import behind
 from tests.support.proxy import ResettingProxy
 from tests.unit.kafka.test_transactional_producer import Case
 
@@ -71,22 +68,8 @@ def _read(source: socket.socket, count: int) -> bytes:
 
 @pytest.fixture
 def proxied() -> Iterator[tuple[LocalBroker, HoldingProxy]]:
-    """A broker that clients reach through the proxy only; it talks to itself directly."""
-    home = or_without(kafka_home)
-    inner, inside, controller = free_ports(3)
-    folder = Path(tempfile.mkdtemp(prefix="sfd-kafka-"))
-    settings = broker_properties(port=inner, controller_port=controller, logs=folder / "logs")
-    own = f"INSIDE://127.0.0.1:{inside}"
-    with HoldingProxy(inner) as proxy:
-        settings["listeners"] = f"PLAINTEXT://127.0.0.1:{inner},{own},CONTROLLER://127.0.0.1:{controller}"
-        settings["advertised.listeners"] = f"PLAINTEXT://127.0.0.1:{proxy.port},{own}"
-        settings["listener.security.protocol.map"] = "PLAINTEXT:PLAINTEXT,INSIDE:PLAINTEXT,CONTROLLER:PLAINTEXT"
-        settings["inter.broker.listener.name"] = "INSIDE"
-        write_properties(folder / "server.properties", settings)
-        home.copy_formatted(folder / "logs")
-        with LocalBroker(home, folder, proxy.port, QUICK_FLAGS) as broker:
-            broker.restart()
-            yield broker, proxy
+    with behind(HoldingProxy) as both:
+        yield both
 
 
 @pytest.mark.slow

@@ -6,10 +6,9 @@ import io
 import json
 import logging
 import warnings
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import pytest
-import structlog
 
 from sfd_stream.observe.logs import (
     FLOOD_EVENTS,
@@ -21,10 +20,10 @@ from sfd_stream.observe.logs import (
     get_logger,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 SECRET = "hunter2-hunter2"
+
+
+pytestmark = pytest.mark.usefixtures("logging_restored")
 
 
 class Clock:
@@ -37,17 +36,6 @@ class Clock:
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True
-
-
-@pytest.fixture(autouse=True)
-def untouched_afterwards() -> Iterator[None]:
-    root = logging.getLogger()
-    handlers, level = list(root.handlers), root.level
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
-    logging.captureWarnings(capture=False)
-    structlog.reset_defaults()
 
 
 def begin(form: Format = "json", stream: io.StringIO | None = None, **more: Any) -> tuple[io.StringIO, Clock, Logs]:
