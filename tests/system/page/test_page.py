@@ -210,7 +210,7 @@ def test_it_says_when_the_worker_is_gone(page: Any, live: Live) -> None:
         page.wait_for_selector("[data-partition]", timeout=15_000)
         live.close_port()
         page.wait_for_selector("#banner:not([hidden])", timeout=15_000)
-        assert page.inner_text("#banner").startswith("The worker is gone: no answer since ")
+        assert page.inner_text("#banner").startswith("The worker does not answer since ")
         assert page.inner_text("#fresh") == "not live"
 
 
