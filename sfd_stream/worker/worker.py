@@ -181,8 +181,8 @@ class Worker:
         4. The newest manifest is delivered: its snapshot published, its offset committed          visible
            (together in transactional delivery). A delivery that fails stays pending.
         5. Old checkpoints are pruned. A delete that is refused is logged.
-        An unavailable store is asked again for `give_up_s` (3 to 5). Every other error ends the job: FencedError releases
-        the partition, all others end the worker (`_handle`).
+        An unavailable store is asked again for `give_up_s` (3 to 5). Every other error ends the job (`_handle`):
+        FencedError releases the partition, all others end the worker.
         """
         began_s = self.runtime.clock()
         frozen = yield from answer("freeze", freezing)
