@@ -155,8 +155,8 @@ class SketchSettings(Section):
     seed: Annotated[int, Field(ge=0, le=2**63 - 1)] = 0
     """The seed of all randomness; the same rows and seed give the same bits."""
     failure_probability: Annotated[float, Field(gt=0, lt=1)] = 0.01
-    """How likely the certified error bound of the merged topic may be wrong, over its whole stream. Partition j takes
-    the share 6/(pi^2 (j+1)^2) of it.
+    """The probability that the certified error bound of the merged topic is wrong at any time in its stream. Partition
+    j takes the share 6/(pi^2 (j+1)^2) of it.
     """
     half_life_rows: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     """After this many rows a row's weight has halved; null never forgets."""

@@ -129,7 +129,7 @@ VERIFY_RETRIES = _metric(
 DELTA_RATIO = _metric("sfd_delta_ratio", "ratio", "The certified error bound delta over ||A||F^2.", "partition")
 FAILURE_PROBABILITY = _metric(
     "sfd_failure_probability_ratio", "ratio",
-    "How likely the certified error bound of the partition may be wrong, over its whole stream. The sum over all"
+    "The probability that the certified error bound of the partition is wrong at any time. The sum over all"
     " partitions is that of the merged topic.", "partition",
 )  # fmt: skip
 PROMISED_RATIO = _metric(
@@ -279,7 +279,7 @@ MERGE_ROWS = _metric("sfd_merge_rows", "rows", "Rows that the newest merge count
 MERGE_DELTA_RATIO = _metric("sfd_merge_delta_ratio", "ratio", "The newest merge's error bound delta over ||A||F^2.")
 MERGE_FAILURE_PROBABILITY = _metric(
     "sfd_merge_failure_probability_ratio", "ratio",
-    "How likely the certified error bound of the newest merge may be wrong.",
+    "The probability that the certified error bound of the newest merge is wrong.",
 )  # fmt: skip
 MERGE_BYTES = _metric("sfd_merge_bytes", "bytes", "Size of the newest merge, encoded.")
 
