@@ -15,19 +15,18 @@ NEW_OBJECTS_MAX = 50_000
 """The collector runs when there are this many more objects than after its last run: more than the records of a poll,
 few enough that what it finds is some megabytes."""
 
-ARENAS = 2
 _M_ARENA_MAX = -8  # of glibc's malloc.h
 
 
-def limit_arenas() -> None:
-    """Makes all threads share a few of the C library's pools of memory. To be called before threads begin.
+def share_one_arena() -> None:
+    """Makes all threads share one of the C library's pools of memory. To be called before threads begin.
 
     By default glibc gives most threads a pool of their own, up to eight for each core, and free memory of one pool is
     not used by another. The Kafka client allocates messages on many threads and frees them on ours: an overloaded
     worker used half as much memory again. Other C libraries have no such setting, and no such pools.
     """
     if sys.platform == "linux" and (mallopt := getattr(ctypes.CDLL(None), "mallopt", None)) is not None:
-        mallopt(_M_ARENA_MAX, ARENAS)
+        mallopt(_M_ARENA_MAX, 1)
 
 
 @contextmanager

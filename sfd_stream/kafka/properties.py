@@ -82,9 +82,10 @@ _CONSUMER = {
     "enable.partition.eof": False,
 }
 _CONSUMER_DEFAULTS = {
-    # Prefetched messages use the client's memory. It has two bounds; the first that is reached holds.
-    "queued.max.messages.kbytes": 65_536,
-    "queued.min.messages": 100_000,
+    # Prefetched messages use the client's memory. It has two bounds; the first that is reached holds. The client counts
+    # bytes of messages only, and needs some 420 more for each. Both bounds at once are within QUEUES_BYTES (sizing.py).
+    "queued.max.messages.kbytes": 32_768,
+    "queued.min.messages": 60_000,
     # With librdkafka's 1,000 ms a full queue is empty before the next fetch.
     "fetch.queue.backoff.ms": 20,
     # New partitions are found within this time (librdkafka: five minutes).

@@ -125,9 +125,9 @@ def work(
     from threadpoolctl import threadpool_limits
 
     from sfd_stream.cli.build import observed, worker_of
-    from sfd_stream.memory import collected_seldom, limit_arenas
+    from sfd_stream.memory import collected_seldom, share_one_arena
 
-    limit_arenas()
+    share_one_arena()
     observe = observed(settings, status_folder)
     with threadpool_limits(settings.worker.blas_threads):
         worker, _ = worker_of(settings, until_end=until_end, **hooks)

@@ -82,10 +82,10 @@ def serve(
 
     from sfd_stream.cli.build import listener_next_to_worker, served
     from sfd_stream.cli.commands.run import stop_on_signals
-    from sfd_stream.memory import collected_seldom, limit_arenas
+    from sfd_stream.memory import collected_seldom, share_one_arena
     from sfd_stream.observe.routes import routes_of
 
-    limit_arenas()
+    share_one_arena()
     listener = listener_next_to_worker(settings.http, own_port=own_port)
     with threadpool_limits(settings.worker.blas_threads):
         consumer = consumer_of(settings, until_end=until_end, reach=reach)

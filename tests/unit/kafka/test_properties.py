@@ -19,6 +19,7 @@ from sfd_stream.kafka.properties import (
     redacted,
 )
 from sfd_stream.kafka.records import Record, split
+from sfd_stream.tools.sizing import QUEUES_BYTES
 
 USER: dict[str, Any] = {"bootstrap.servers": "a:1", "group.id": "g"}
 
@@ -45,7 +46,12 @@ def test_every_consumer_commits_and_resets_nothing_by_itself() -> None:
     assert made["enable.auto.commit"] is made["enable.auto.offset.store"] is made["enable.partition.eof"] is False
     assert made["auto.offset.reset"] == "error"
     assert made["partition.assignment.strategy"] == "cooperative-sticky"
-    assert made["queued.max.messages.kbytes"] <= 65_536
+
+
+def test_prefetched_messages_fit_into_the_memory_that_size_estimates() -> None:
+    """The client needs some 420 bytes for each message besides its own (measured with librdkafka 2.16)."""
+    made = consumer_properties(USER)
+    assert made["queued.max.messages.kbytes"] * 1024 + made["queued.min.messages"] * 420 < QUEUES_BYTES
 
 
 def test_users_properties_pass_to_the_clients_that_they_concern() -> None:
