@@ -16,7 +16,7 @@ import numpy as np
 import zstandard
 
 from sfd_stream.errors import ChecksumError, FormatError, NewerFormatError
-from sfd_stream.sketch.rows import D_MAX, Float
+from sfd_stream.sketch.rows import D_MAX, VALUE_MAX, Float
 from sfd_stream.sketch.sketch import Sketch
 from sfd_stream.wire.columns import Columns, HashedColumns
 from sfd_stream.wire.features import FeatureMap
@@ -353,7 +353,7 @@ def _snapshot_in(body: Mapping[str, Any], max_bytes: int) -> Snapshot:
     names = _names(body.get("names"), d, max_bytes - needed)
     sketch = Sketch(
         matrix=_matrix(body.get("matrix"), matrix_rows, d, dtype),
-        column_sums=None if sums is None else _array(sums, d, "float64"),
+        column_sums=None if sums is None else _sums(sums, d, sizes["weight"]),
         column_squares=None if squares is None else _squares(squares, d),
         **{name: counts[name] for name in ("ell", "rows", "nnz", "shrinks")},
         **{name: value for name, value in sizes.items() if name != "made_at_s"},
@@ -421,6 +421,13 @@ def _array(packed: Any, count: int, dtype: str) -> Float:
     array = array.astype(np.float64, copy=False)
     if not np.isfinite(array).all():
         raise FormatError("a snapshot's matrix or sums by column have values that are not finite")
+    return array
+
+
+def _sums(packed: Any, d: int, weight: float) -> Float:
+    array = _array(packed, d, "float64")
+    if (np.abs(array) / 2 > VALUE_MAX * weight).any():  # half of it: room for rounding
+        raise FormatError(f"a snapshot has a mean that no rows can have, above {VALUE_MAX:g}")
     return array
 
 
