@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
-from sfd_stream.errors import NoSnapshotError, ObjectMissingError
+from sfd_stream.errors import NoSnapshotError, ObjectMissingError, RefusedStateError
 from sfd_stream.reader.merged import MergedSketch, merge, snapshot_of_merge
 from sfd_stream.score.bases import ScoringBasis, basis_of, check_meaning, id_of
 from sfd_stream.storage.contract import Store, key_part
@@ -88,12 +88,17 @@ class PinnedBasis:
     _done: bool = False
 
     def read(self) -> ScoringBasis | None:
-        """The basis; None once it was read. NoSnapshotError while it does not exist."""
+        """The basis; None once it was read. NoSnapshotError while it does not exist, RefusedStateError if it has other
+        columns or too few directions.
+        """
         if self._done:
             return None
         found = self.bases.newest() if self.id is None else self.bases.load(self.id)
         with self.computing():
             check_meaning(found.merged, self.columns, f"of the pinned basis {found.id}")
-            basis = basis_of(found.merged, self.bases.topic, self.k, centred=self.centred, pinned=True)
+            try:
+                basis = basis_of(found.merged, self.bases.topic, self.k, centred=self.centred, pinned=True)
+            except ValueError as error:
+                raise RefusedStateError(f"the pinned basis {found.id} can't score rows: {error}") from None
         self._done = True
         return basis

@@ -31,9 +31,9 @@ def bases_on(store: MemoryStore, group: str = "g", topic: str = "rows") -> Pinne
     return PinnedBases(store, group, topic, 2**30)
 
 
-def reading(bases: PinnedBases, basis_id: str | None = None, d: int = 12) -> PinnedBasis:
+def reading(bases: PinnedBases, basis_id: str | None = None, d: int = 12, k: int = 2) -> PinnedBasis:
     computing = Runtime(None).computing  # type: ignore[arg-type]
-    return PinnedBasis(bases, basis_id, FixedColumns(d), 2, True, computing)
+    return PinnedBasis(bases, basis_id, FixedColumns(d), k, True, computing)
 
 
 def basis_in(bases: PinnedBases, basis_id: str | None = None) -> ScoringBasis:
@@ -103,6 +103,13 @@ def test_a_basis_of_other_columns_is_refused_and_a_damaged_one_too() -> None:
     store.put(key, store.get(key)[:-1])
     with pytest.raises(FormatError):
         bases.load(basis_id)
+
+
+def test_a_basis_with_too_few_directions_is_refused_because_it_will_not_change() -> None:
+    bases = bases_on(MemoryStore("pinned"))
+    basis_id = bases.pin(merged_of(0), 1.0)
+    with pytest.raises(RefusedStateError, match=f"the pinned basis {basis_id} can't score rows: k = 50"):
+        reading(bases, k=50).read()
 
 
 def printed(capsys: pytest.CaptureFixture[str]) -> Any:
