@@ -228,7 +228,7 @@ class ScoreConsumer:
         4. Reading begins.
         """
         starts, with_state = yield from self._starts(given)
-        states = yield from self._states(starts, with_state)
+        states = yield from self._states(with_state)
         yield from reached(self.runtime, "after-claim")
         yield from self.bases.available()
         for owned in given:
@@ -238,8 +238,8 @@ class ScoreConsumer:
                 self.source.begin(owned.number, Start(start))
                 owned.log.info("scoring started", next_offset=start)
 
-    def _starts(self, given: Sequence[ScoredPartition]) -> Job[tuple[dict[int, int], frozenset[int]]]:
-        """Where each partition begins, and which of them have a state on the state topic."""
+    def _starts(self, given: Sequence[ScoredPartition]) -> Job[tuple[dict[int, int], dict[int, int]]]:
+        """Where each partition begins, and the committed offsets that have a state on the state topic."""
         numbers, ask = [owned.number for owned in given], self.questions.patiently
         committed = yield from ask("committed offsets", lambda limit_s: self.source.committed(numbers, limit_s))
         first = yield from ask("first offsets", lambda limit_s: self.source.first_offsets(numbers, limit_s))
@@ -255,7 +255,7 @@ class ScoreConsumer:
             else:
                 starts[number] = self._start_in_log(owned, found.offset, first[number], ends[number])
         yield from self.delivery.commit(fresh)
-        return starts, frozenset(p for p, found in committed.items() if found and found.metadata == WITH_STATE)
+        return starts, {p: found.offset for p, found in committed.items() if found and found.metadata == WITH_STATE}
 
     def _start_in_log(self, owned: ScoredPartition, committed: int, first: int, end: int) -> int:
         place = f"{self.source.topic}/{owned.number}"
@@ -270,18 +270,18 @@ class ScoreConsumer:
             owned.log.warning("records were removed before they were scored", committed=committed, first=first)
         return max(committed, first)
 
-    def _states(self, starts: Mapping[int, int], with_state: Collection[int]) -> Job[Mapping[int, ScoreState]]:
-        """The states of the committed offsets. A state may become visible a moment after its offset."""
+    def _states(self, offsets: Mapping[int, int]) -> Job[Mapping[int, ScoreState]]:
+        """The states of these committed offsets. A state may become visible a moment after its offset."""
         for pause_s in (*STATE_PAUSES_S, None):
             found = yield from self.questions.patiently("score states", self.read_states)
-            behind = [p for p in with_state if p not in found or found[p].next_offset < starts[p]]
+            behind = [p for p, offset in offsets.items() if p not in found or found[p].next_offset < offset]
             if not behind:
                 break
             if pause_s is not None:
                 yield Wait("score states", for_s=pause_s)
         if behind:
             self.log.warning("score states are missing, p-values begin again", partitions=sorted(behind))
-        return {p: found[p] for p in with_state if p not in behind}
+        return {p: found[p] for p in offsets if p not in behind}
 
     # Rebalances: called within `poll`. Only a revoke waits, within its budget.
 

@@ -182,12 +182,15 @@ def test_records_that_retention_removed_are_logged_and_passed(kafka: Broker, mak
     scoring = Scoring.of(make_run(kafka, topic))
     kafka.produce(topic, messages[:5])
     scoring.sketch()
+    kafka.produce(topic, messages[5:8])
     scoring.inside()
-    kafka.produce(topic, messages[5:])
+    kafka.produce(topic, messages[8:])
     kafka.delete_records(topic, 0, 10)
     scoring.inside()
-    scoring.all_scores(300)
-    assert {place[1] for place in scoring.counts()} == {*range(5), *range(10, 20)}
+    scoring.all_scores(360)
+    assert {place[1] for place in scoring.counts()} == {*range(8), *range(10, 20)}
+    wait_until(lambda: read_states(scoring.settings(), 30)[0].next_offset == 20, "its state")
+    assert read_states(scoring.settings(), 30)[0].histogram.rows == (3 + 10) * 20, "with the rows before the gap"
 
 
 def test_a_topic_that_was_created_again_is_scored_from_its_beginning(kafka: Broker, make_run: MakeRun) -> None:
