@@ -5,6 +5,7 @@ Every type accepts the forms of a YAML file, an environment variable and a flag,
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -160,12 +161,20 @@ def parse_thresholds(value: Any) -> Thresholds:
     names = [field.name for field in fields(Thresholds)]
     if not isinstance(value, Mapping) or not set(value) <= set(names):
         raise ValueError(f"must be a mapping with {', '.join(names)}")
-    for name, number in value.items():
-        if isinstance(number, bool) or not isinstance(number, int | float) or not 0 < number < math.inf:
-            raise ValueError(f"{name} must be a number above 0")
-    if value.get("p_max", 1) > 1:
+    found = {name: _threshold(name, number) for name, number in value.items()}
+    if found.get("p_max", 1) > 1:
         raise ValueError("p_max must be at most 1")
-    return Thresholds(**value)
+    return Thresholds(**found)
+
+
+def _threshold(name: str, value: Any) -> float:
+    number = value
+    if isinstance(value, str):  # YAML 1.1 takes 1e-4 for a text
+        with contextlib.suppress(ValueError):
+            number = float(value)
+    if isinstance(number, bool) or not isinstance(number, int | float) or not 0 < number < math.inf:
+        raise ValueError(f"{name} must be a number above 0")
+    return number
 
 
 _PATHS: Final = {"type": ["array", "string"], "items": {"type": "string"}}

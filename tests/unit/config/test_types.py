@@ -1,12 +1,14 @@
-"""Sizes as people write them."""
+"""Sizes and thresholds as people write them."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sfd_stream.config.types import parse_size, size_text
+from sfd_stream.config.types import Thresholds, parse_size, parse_thresholds, size_text
 
 
 @pytest.mark.parametrize(
@@ -27,3 +29,15 @@ def test_what_is_no_size_is_refused(text: str) -> None:
 @given(st.integers(min_value=0, max_value=2**62))
 def test_a_shown_size_reads_back(size: int) -> None:
     assert parse_size(size_text(size)) == size
+
+
+@pytest.mark.parametrize("threshold", ["{p_max: 1e-4}", {"p_max": "1e-4"}, {"p_max": 1e-4}, "{p_max: 0.0001}"])
+def test_a_threshold_may_be_written_with_an_exponent(threshold: Any) -> None:
+    """YAML 1.1, as PyYAML reads it, takes 1e-4 for a text."""
+    assert parse_thresholds(threshold) == Thresholds(p_max=1e-4)
+
+
+@pytest.mark.parametrize("number", [0, -1, True, None, "many", "nan", "inf", float("nan"), float("inf"), [1]])
+def test_a_threshold_is_a_number_above_0(number: Any) -> None:
+    with pytest.raises(ValueError, match="t2_min must be a number above 0"):
+        parse_thresholds({"t2_min": number})
