@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 _MESSAGE_MAX_BYTES: Final = 1_000_000
 _MAX_POLL_INTERVAL_MS: Final = 300_000
 
+P_MIN: Final = 1.5e-5
+"""The least p-value of a scorer: 3/200,000, because it compares a row with at most some 200,000 earlier ones."""
+
 _CALLBACK: Final = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 
@@ -138,6 +141,10 @@ def _scores(settings: Settings) -> Iterator[Problem]:
         yield Problem(("snapshot.topic", "score.topic"), "is required with score.topic: rows are scored by snapshots")
     elif snapshot.topic is not None and score.centred and not snapshot.column_sums:
         yield Problem(("score.centred", "snapshot.column_sums"), "needs snapshot.column_sums, which has the rows' mean")
+    if score.k is not None and score.basis == "newest" and score.k > settings.sketch.ell:
+        yield Problem(("score.k", "sketch.ell"), f"must be at most sketch.ell, which is {settings.sketch.ell}")
+    if score.when.p_max is not None and score.when.p_max < P_MIN:
+        yield Problem(("score.when",), f"has a p_max that no row can reach: p-values are at least {P_MIN:g}")
     if score.group is not None and score.group == settings.kafka.get("group.id"):
         yield Problem(("score.group", "kafka.group.id"), "must be another group than kafka.group.id, the workers' own")
 
