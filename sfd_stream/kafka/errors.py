@@ -49,6 +49,10 @@ class Hooks:
         return found
 
 
+_INVALID = (
+    "a topic does not accept a record that is written to it: a score has the timestamp and the key of its row; raise"
+    " the topic's message.timestamp.after.max.ms and message.timestamp.before.max.ms, and do not compact it"
+)
 _WORDS = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED: "no right to the topic: grant DESCRIBE, and READ or WRITE",
     KafkaError.GROUP_AUTHORIZATION_FAILED: "no right to the consumer group: grant READ on it",
@@ -67,6 +71,8 @@ _WORDS = {
     KafkaError.UNSUPPORTED_VERSION: "the broker is too old for what was asked",
     KafkaError.UNSUPPORTED_ASSIGNOR: "the broker does not know this group.remote.assignor",
     KafkaError.UNSUPPORTED_COMPRESSION_TYPE: "messages are compressed in a way that this client can't read",
+    KafkaError.INVALID_TIMESTAMP: _INVALID,
+    KafkaError.INVALID_RECORD: _INVALID,
     KafkaError._NOT_IMPLEMENTED: "messages are stored in a way that this client can't read",
     KafkaError._BAD_COMPRESSION: "a message can't be decompressed: the log is damaged there",
     KafkaError._BAD_MSG: "a message fails its checksum: the log is damaged there",

@@ -151,9 +151,11 @@ class TransactionalSink:
             producer.poll(_LOOK_S)
         if not failures:
             return
-        if lasts(failures[0]):
-            self._failure = self._failure or refusal(failures[0], self._properties)
-        words = TOO_LARGE if is_too_large(failures[0]) else described(failures[0], self._properties)
+        # The broker refuses a batch for one of its records: the others fail by another error than that one.
+        failure = next((each for each in failures if lasts(each)), failures[0])
+        if lasts(failure):
+            self._failure = self._failure or refusal(failure, self._properties)
+        words = TOO_LARGE if is_too_large(failure) else described(failure, self._properties)
         raise NotCommittedError(words, certain=False)
 
     def _produce(self, producer: Producer, message: Outgoing, failures: list[KafkaError]) -> None:
@@ -175,9 +177,12 @@ class TransactionalSink:
             except BufferError:
                 producer.poll(_LOOK_S)
             except KafkaException as exception:
-                if not is_too_large(error_of(exception)):
+                if is_too_large(error_of(exception)):
+                    failures.append(error_of(exception))
+                    return
+                producer.poll(0)  # if the transaction has failed by now, the report of an earlier message has the cause
+                if not failures:
                     raise
-                failures.append(error_of(exception))
             else:
                 return
 

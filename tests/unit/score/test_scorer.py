@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from sfd_stream.cli.commands.score import consumer_of, read_states
-from sfd_stream.errors import RefusedStateError, TooManyBadMessagesError
+from sfd_stream.errors import BrokerRefusedError, RefusedStateError, TooManyBadMessagesError
 from sfd_stream.score.consumer import ROWS_MAX
 from tests.support.kafka import Broker
 from tests.support.slow import smoke_first
@@ -220,6 +221,35 @@ def test_a_committed_offset_beyond_the_end_is_refused_with_advice(kafka: Broker,
     member.commit(offsets=[TopicPartition(topic, 0, 999)], asynchronous=False)
     member.close()
     with pytest.raises(RefusedStateError, match=r"999 .* beyond its end 5.*--reset-offsets"):
+        scoring.inside()
+
+
+@pytest.mark.parametrize("delivery", DELIVERIES)
+def test_a_timestamp_that_the_topic_of_scores_does_not_accept_ends_it_with_advice(
+    kafka: Broker, make_run: MakeRun, delivery: str
+) -> None:
+    """Brokers refuse timestamps of more than an hour ahead, unless the topic allows them, as this input topic does."""
+    topic, rows = kafka.create_topic(config={"message.timestamp.after.max.ms": str(2**63 - 1)}), Rows.random(100)
+    scoring = Scoring.of(make_run(kafka, topic), delivery=delivery)
+    rows.produce(kafka, topic)
+    scoring.sketch()
+    producer = Producer({"bootstrap.servers": kafka.bootstrap})
+    producer.produce(topic, rows.messages(0)[0], partition=0, timestamp=int((time.time() + 86_400) * 1_000))
+    assert producer.flush(30) == 0
+    with pytest.raises(BrokerRefusedError, match=r"raise the topic's message\.timestamp\.after\.max\.ms"):
+        scoring.inside()
+
+
+@pytest.mark.parametrize("delivery", DELIVERIES)
+def test_rows_without_a_key_for_a_compacted_topic_of_scores_end_it_with_advice(
+    kafka: Broker, make_run: MakeRun, delivery: str
+) -> None:
+    topic, rows = kafka.create_topic(), Rows.random(100)
+    scoring = Scoring.of(make_run(kafka, topic), delivery=delivery)
+    kafka.create_topic(name=scoring.topic, config={"cleanup.policy": "compact"})
+    rows.produce(kafka, topic)
+    scoring.sketch()
+    with pytest.raises(BrokerRefusedError, match="do not compact it"):
         scoring.inside()
 
 
