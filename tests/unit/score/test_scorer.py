@@ -228,13 +228,18 @@ def test_a_committed_offset_beyond_the_end_is_refused_with_advice(kafka: Broker,
 def test_a_timestamp_that_the_topic_of_scores_does_not_accept_ends_it_with_advice(
     kafka: Broker, make_run: MakeRun, delivery: str
 ) -> None:
-    """Brokers refuse timestamps of more than an hour ahead, unless the topic allows them, as this input topic does."""
-    topic, rows = kafka.create_topic(config={"message.timestamp.after.max.ms": str(2**63 - 1)}), Rows.random(100)
-    scoring = Scoring.of(make_run(kafka, topic), delivery=delivery)
-    rows.produce(kafka, topic)
+    """Brokers refuse timestamps of more than an hour ahead, unless the topic allows them, as this input topic does.
+
+    So many rows that the client learns of the first refusal while it is still given messages.
+    """
+    topic = kafka.create_topic(config={"message.timestamp.after.max.ms": str(2**63 - 1)})
+    rows, scoring = Rows.random(12_000, rows_per_message=100), Scoring.of(make_run(kafka, topic), delivery=delivery)
+    first, *later = rows.messages(0)
+    kafka.produce(topic, [first])
     scoring.sketch()
-    producer = Producer({"bootstrap.servers": kafka.bootstrap})
-    producer.produce(topic, rows.messages(0)[0], partition=0, timestamp=int((time.time() + 86_400) * 1_000))
+    producer, tomorrow_ms = Producer({"bootstrap.servers": kafka.bootstrap}), int((time.time() + 86_400) * 1_000)
+    for message in later:
+        producer.produce(topic, message, partition=0, timestamp=tomorrow_ms)
     assert producer.flush(30) == 0
     with pytest.raises(BrokerRefusedError, match=r"raise the topic's message\.timestamp\.after\.max\.ms"):
         scoring.inside()
