@@ -151,8 +151,7 @@ class TransactionalSink:
             producer.poll(_LOOK_S)
         if not failures:
             return
-        # The broker refuses a batch for one of its records: the others fail by another error than that one.
-        failure = next((each for each in failures if lasts(each)), failures[0])
+        failure = self._cause(producer, failures[0])
         if lasts(failure):
             self._failure = self._failure or refusal(failure, self._properties)
         words = TOO_LARGE if is_too_large(failure) else described(failure, self._properties)
@@ -177,14 +176,20 @@ class TransactionalSink:
             except BufferError:
                 producer.poll(_LOOK_S)
             except KafkaException as exception:
-                if is_too_large(error_of(exception)):
-                    failures.append(error_of(exception))
-                    return
-                producer.poll(0)  # if the transaction has failed by now, the report of an earlier message has the cause
-                if not failures:
-                    raise
+                failures.append(error_of(exception))
             else:
                 return
+
+    def _cause(self, producer: Producer, error: KafkaError) -> KafkaError:
+        """The first error of the open transaction. What the client reports of messages may only follow from it: purged,
+        or in one batch with a record that the broker refused.
+        """
+        try:
+            producer.begin_transaction()  # raises the error of the open one, or _STATE if that has none
+        except KafkaException as exception:
+            first = error_of(exception)
+            return error if first.code() == KafkaError._STATE else first
+        return error
 
     def _insist(self, step: Callable[[float], Any], deadline: float) -> bool:
         """Repeats a step that timed out or failed temporarily, as librdkafka allows. Returns whether it did."""

@@ -124,6 +124,27 @@ def test_a_missing_right_is_named(broker: SecureBroker, tmp_path: Path, without:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("delivery", smoke_first(["transactional", "at-least-once"]))
+def test_a_scorer_that_may_not_write_scores_ends_and_names_the_right(
+    broker: SecureBroker, tmp_path: Path, delivery: str
+) -> None:
+    stage = Stage(broker, tmp_path, "scram")
+    stage.allow_all()
+    assert stage.run().returncode == 0
+    scores, states = broker.create_topic(), broker.create_topic(config={"cleanup.policy": "compact"})
+    group = f"{stage.group}-score"
+    broker.allow(TOPIC, scores, AclOperation.READ, AclOperation.DESCRIBE, principal=stage.principal)
+    broker.allow(TOPIC, states, AclOperation.READ, AclOperation.WRITE, AclOperation.DESCRIBE, principal=stage.principal)
+    broker.allow(GROUP, group, AclOperation.READ, principal=stage.principal)
+    ids = ResourceType.TRANSACTIONAL_ID
+    broker.allow(ids, group, AclOperation.WRITE, AclOperation.DESCRIBE, principal=stage.principal, prefixed=True)
+    given = {"score.topic": scores, "score.state_topic": states, "score.delivery": delivery}
+    answer = stage.command("score", "--until-end", **given)
+    assert answer.returncode == 5, answer.stderr
+    assert "no right to the topic: grant DESCRIBE, and READ or WRITE" in answer.stderr
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("way", "changes", "words"),
     smoke_first(
