@@ -84,11 +84,22 @@ def offsets_in_a_transaction_need_a_member_and_are_read_back_when_stable(kit: Ki
     return seen
 
 
+def a_second_transaction_is_refused_while_one_is_open(kit: Kit) -> list[Any]:
+    producer = _transactional(kit, f"{kit.group}-e")
+    producer.begin_transaction()
+    seen = [code_of(producer.begin_transaction)]
+    producer.abort_transaction(30)
+    producer.begin_transaction()
+    producer.abort_transaction(30)
+    return seen
+
+
 TRANSACTIONAL: tuple[Callable[[Kit], list[Any]], ...] = (
     an_aborted_transaction_is_never_read_and_positions_pass_its_marker,
     an_open_transaction_hides_what_comes_after_it,
     a_new_producer_of_the_same_id_fences_the_old_one,
     offsets_in_a_transaction_need_a_member_and_are_read_back_when_stable,
+    a_second_transaction_is_refused_while_one_is_open,
 )
 
 

@@ -179,6 +179,10 @@ class Producer:
     def begin_transaction(self) -> None:
         if self._fatal is not None:
             raise failure(self._fatal.code(), fatal=True)
+        if self._in_transaction:
+            if self._abortable is not None:
+                raise failure(self._abortable.code(), txn_requires_abort=True)
+            raise failure(KafkaError._STATE)
         self._in_transaction, self._abortable = True, None
 
     def send_offsets_to_transaction(
