@@ -16,6 +16,7 @@ pytest_plugins = [
     "tests.support.skips",
     "tests.support.tools",
     "tests.support.azurite",  # imports two of those above
+    "tests.support.fake_gcs",
 ]
 
 

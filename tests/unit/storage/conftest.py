@@ -11,6 +11,7 @@ import pytest
 from sfd_stream.storage.contract import Store
 from sfd_stream.storage.open import open_store
 from tests.support.azurite import AzuriteServer
+from tests.support.fake_gcs import GcsServer
 from tests.support.seaweed import SeaweedServer
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 # not under pytest 9.2, and then each worker starts a server of its own.
 S3 = [pytest.mark.real_s3, pytest.mark.xdist_group("s3")]
 AZURE = [pytest.mark.slow, pytest.mark.real_s3, pytest.mark.xdist_group("azure")]
+GCS = [pytest.mark.slow, pytest.mark.real_s3, pytest.mark.xdist_group("gcs")]
 
 
 @dataclass(frozen=True)
@@ -48,8 +50,13 @@ def _azure_place(request: pytest.FixtureRequest) -> Place:
     return Place(server.new_url(), server.options())
 
 
-NETWORK_STORES = {"s3": _s3_place, "azure": _azure_place}
-ON_NETWORK = [pytest.param("s3", marks=S3), pytest.param("azure", marks=AZURE)]
+def _gcs_place(request: pytest.FixtureRequest) -> Place:
+    server: GcsServer = request.getfixturevalue("gcs_server")
+    return Place(server.new_url(), server.options())
+
+
+NETWORK_STORES = {"s3": _s3_place, "azure": _azure_place, "gcs": _gcs_place}
+ON_NETWORK = [pytest.param(kind, marks=marks) for kind, marks in (("s3", S3), ("azure", AZURE), ("gcs", GCS))]
 
 
 @pytest.fixture(params=["memory", "disk", *ON_NETWORK])
