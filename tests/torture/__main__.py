@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tests.system.runs import PROTOCOLS
 from tests.torture.campaign import Campaign, Shape, remove
+from tests.torture.parts import NETWORK_STORES
 
 LOGS = Path("dist") / "torture"
 
@@ -23,7 +24,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--fencing", action="store_true", help="Let pauses of a second fence the only broker.")
     parser.add_argument("--delivery", choices=("idempotent", "transactional"))
     parser.add_argument("--protocol", choices=sorted(PROTOCOLS))
-    parser.add_argument("--store", choices=("disk", "s3"))
+    parser.add_argument("--store", choices=("disk", *NETWORK_STORES))
     parser.add_argument("--folder", type=Path, help="Folder for the logs; it must not exist.")
     parser.add_argument("--keep", action="store_true", help="Keep the logs of a campaign that passed, too.")
     parser.add_argument("--table", type=Path, help="Write the table to this file every ten minutes and at the end.")

@@ -26,7 +26,7 @@ from tests.torture.checks import Finding, check_everything
 from tests.torture.faults import FAULTS, SESSION_S, Parts, plan
 from tests.torture.hanging import abort, hanging_transactions
 from tests.torture.load import Load
-from tests.torture.parts import Brokers, Clock, DiskStore, S3Store, copy_logs
+from tests.torture.parts import Brokers, Clock, DiskStore, NetworkStore, copy_logs
 from tests.torture.programs import Keeper, Program, merge, worker
 from tests.torture.truth import end_offsets
 
@@ -114,7 +114,9 @@ class Campaign:
         self._log(f"seed {shape.seed}: {shape}; logs in {self.folder}")
         brokers = Brokers.start(shape.brokers, PROGRAMS, stack, fencing=shape.fencing)
         store = (
-            S3Store.start(self.folder, PROGRAMS, stack) if shape.store == "s3" else DiskStore.start(self.folder, stack)
+            DiskStore.start(self.folder, stack)
+            if shape.store == "disk"
+            else NetworkStore.start(shape.store, self.folder, PROGRAMS, stack)
         )
         self._log("brokers and store have started")
         self.topic, self.letters, self.snapshots, self.merged = "rows", "bad", "snapshots", "merged"
@@ -154,7 +156,7 @@ class Campaign:
         self._wait(self._all_read, 120, "the live reader reads both topics")
         self.started = True
 
-    def _settings(self, brokers: Brokers, store: S3Store | DiskStore) -> Run:
+    def _settings(self, brokers: Brokers, store: NetworkStore | DiskStore) -> Run:
         snapshot: dict[str, Any] = {"topic": self.snapshots, "every_s": 1.0, "delivery": self.shape.delivery}
         if self.shape.references:
             snapshot["inline_max_bytes"] = 1_000
@@ -173,7 +175,7 @@ class Campaign:
             brokers.first, self.topic, self.folder, store.url, store.options(), "campaign", self.shape.protocol, changes
         )
 
-    def _config(self, brokers: Brokers, store: S3Store | DiskStore, program: str) -> Path:
+    def _config(self, brokers: Brokers, store: NetworkStore | DiskStore, program: str) -> Path:
         kafka = {"bootstrap.servers": brokers.through_links(program)}
         options = store.options(program)
         given = self.run_settings.settings(kafka=kafka, checkpoint={"options": options}).model_dump(exclude_unset=True)
@@ -182,7 +184,7 @@ class Campaign:
         path.write_text(json.dumps(given))
         return path
 
-    def _reader(self, brokers: Brokers, store: S3Store | DiskStore) -> Program:
+    def _reader(self, brokers: Brokers, store: NetworkStore | DiskStore) -> Program:
         self.seen = {topic: self.folder / f"seen.{topic}.jsonl" for topic in (self.snapshots, self.merged)}
         settings = {
             "bootstrap": brokers.through_links("reader"),

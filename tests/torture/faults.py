@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from tests.support.proxy import ResettingProxy
 from tests.torture.load import Load
-from tests.torture.parts import Brokers, Clock, DiskStore, S3Store
+from tests.torture.parts import Brokers, Clock, DiskStore, NetworkStore
 from tests.torture.programs import Program
 
 SESSION_S = 1.5
@@ -28,7 +28,7 @@ class Parts:
     """Everything that can be disturbed."""
 
     brokers: Brokers
-    store: S3Store | DiskStore
+    store: NetworkStore | DiskStore
     workers: list[Program]
     extra: Program
     """A worker that joins and leaves."""
@@ -171,20 +171,20 @@ def add_partition(parts: Parts, step: Step) -> None:
         parts.load.partitions = total
 
 
-def _on_s3(parts: Parts) -> bool:
-    return isinstance(parts.store, S3Store)
+def _on_network(parts: Parts) -> bool:
+    return isinstance(parts.store, NetworkStore)
 
 
 def kill_store(parts: Parts, step: Step) -> None:
-    assert isinstance(parts.store, S3Store)
+    assert isinstance(parts.store, NetworkStore)
     with parts.store_lock:
-        parts.store.server.kill()
+        parts.store.kill()
         time.sleep(step.for_s)
-        parts.store.server.restart()
+        parts.store.restart()
 
 
 def pause_store(parts: Parts, step: Step) -> None:
-    assert isinstance(parts.store, S3Store)
+    assert isinstance(parts.store, NetworkStore)
     with parts.store_lock:
         parts.store.signal(signal.SIGSTOP)
         time.sleep(step.for_s)
@@ -260,8 +260,8 @@ FAULTS: dict[str, Fault] = {
     "broker: SIGSTOP": Fault(pause_broker, 4, (0.5, 10.0)),
     "partition added": Fault(add_partition, 0.5, (0.0, 0.0), times_max=8),
     "clock step": Fault(step_clock, 1, (1.0, 8.0), lambda parts: bool(parts.clock.environment)),
-    "store: SIGKILL": Fault(kill_store, 1, (0.0, 4.0), _on_s3),
-    "store: SIGSTOP": Fault(pause_store, 2, (0.5, 10.0), _on_s3),
+    "store: SIGKILL": Fault(kill_store, 1, (0.0, 4.0), lambda parts: _on_network(parts) and parts.store.survives_kill),
+    "store: SIGSTOP": Fault(pause_store, 2, (0.5, 10.0), _on_network),
     "disk full": Fault(
         fill_disk, 2, (0.5, 8.0), lambda parts: isinstance(parts.store, DiskStore) and parts.store.can_be_full
     ),
@@ -270,7 +270,7 @@ FAULTS: dict[str, Fault] = {
         for name, (disturb, for_s) in _PASSING.items()
     },
     **{
-        f"connection to the store: {name}": Fault(_disturbed(_store_links, disturb), 0.6, for_s, _on_s3)
+        f"connection to the store: {name}": Fault(_disturbed(_store_links, disturb), 0.6, for_s, _on_network)
         for name, (disturb, for_s) in _PASSING.items()
     },
 }

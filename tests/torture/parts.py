@@ -13,10 +13,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, Self
+from urllib.parse import urlsplit
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
+from tests.support.azurite import AzuriteServer
+from tests.support.fake_gcs import GcsServer
 from tests.support.kafka import QUICK_FLAGS, LocalBroker, broker_properties, free_ports, write_properties
 from tests.support.kafka_home import KafkaHome, kafka_home, new_cluster_id
 from tests.support.proxy import ResettingProxy
@@ -157,28 +160,56 @@ class CampaignStore(Protocol):
 
 
 @dataclass
-class S3Store:
-    server: SeaweedServer
+class NetworkStore:
+    """A store that programs reach by a network, each through a proxy of its own."""
+
+    server: SeaweedServer | AzuriteServer | GcsServer
+    folder: Path
     links: dict[str, ResettingProxy]
-    url: str = ""
+    url: str
 
     @classmethod
-    def start(cls, folder: Path, programs: Iterable[str], stack: contextlib.ExitStack) -> Self:
-        server = stack.enter_context(SeaweedServer.start(folder / "s3"))
-        links = {name: stack.enter_context(ResettingProxy(server.ports["s3"])) for name in programs}
-        return cls(server, links, server.new_url())
+    def start(cls, kind: str, folder: Path, programs: Iterable[str], stack: contextlib.ExitStack) -> Self:
+        server = stack.enter_context(NETWORK_STORES[kind].start(folder / kind))
+        port = urlsplit(server.endpoint).port
+        assert port is not None
+        links = {name: stack.enter_context(ResettingProxy(port)) for name in programs}
+        return cls(server, folder / kind, links, server.new_url())
 
     def options(self, program: str | None = None) -> dict[str, str]:
         """Of a program, through its proxy; without one, directly."""
-        changes = {} if program is None else {"endpoint": f"http://127.0.0.1:{self.links[program].port}"}
-        return self.server.options(timeout_s="5", retry_s="2", **changes)
+        options = self.server.options(timeout_s="5", retry_s="2")
+        if program is None:
+            return options
+        there = urlsplit(self.server.endpoint)
+        here = there._replace(netloc=f"127.0.0.1:{self.links[program].port}")
+        return {name: value if value != there.geturl() else here.geturl() for name, value in options.items()}
 
     def logs(self) -> list[Path]:
-        return [self.server.folder / "weed.log"]
+        return sorted(self.folder.glob("*.log"))
+
+    @property
+    def survives_kill(self) -> bool:
+        """Azurite keeps its data in memory. In a folder it would save the names of its objects every 5 s only."""
+        return not isinstance(self.server, AzuriteServer)
+
+    def kill(self) -> None:
+        self.server.kill()
+
+    def restart(self) -> None:
+        assert not isinstance(self.server, AzuriteServer)
+        self.server.restart()
 
     def signal(self, number: signal.Signals) -> None:
         assert self.server.process is not None
         self.server.process.send_signal(number)
+
+
+NETWORK_STORES: dict[str, type[SeaweedServer | AzuriteServer | GcsServer]] = {
+    "s3": SeaweedServer,
+    "az": AzuriteServer,
+    "gs": GcsServer,
+}
 
 
 @dataclass
