@@ -208,6 +208,29 @@ def mergers(scenario: Scenario) -> Scenario:
     return replace(made, batches=made.batches[: rng.choice((8, 12, 29))])
 
 
+def outages(scenario: Scenario) -> Scenario:
+    """An outage that is longer than three attempts of a dead letter, or than one reading of the output topic: the
+    broker is down while bad messages come, or the output topic has no leader while a partition is added.
+    """
+    rng = random.Random(f"outages {scenario.seed}")
+    begin_s, seconds = rng.choice((5.0, 7.0, 9.0)), rng.uniform(36.0, 45.0)
+    faults = [Fault(begin_s, "broker down", 0, seconds)]
+    if rng.random() < 0.5:
+        faults = [Fault(begin_s, "no leader", 0, seconds)]  # of the output topic, by its tenths
+        faults.append(Fault(round(begin_s + rng.uniform(0.2, 4.0), 1), "add partition"))
+    batches = tuple(Batch(at_s + 0.5, rng.randrange(2), rng.choice(("rb", "b", "rrrb"))) for at_s in range(25))
+    made = replace(_busy(scenario, rng, faults), batches=batches, faults_until_s=60.0)
+    return replace(made, delivery=rng.choice(("idempotent", "transactional")))
+
+
+def readers(scenario: Scenario) -> Scenario:
+    """A merger and a reader whose clients get no records any more, without an error, while more are published."""
+    rng = random.Random(f"readers {scenario.seed}")
+    faults = [Fault(round(rng.uniform(4.0, 25.0), 1), "lost brokers")]
+    delivery = rng.choice(("idempotent", "transactional"))
+    return replace(_busy(scenario, rng, faults), reader=True, merge=True, delivery=delivery)
+
+
 def pauses(scenario: Scenario) -> Scenario:
     """More records than a slow store takes, so that reading is paused, while partitions are lost and come back."""
     rng = random.Random(f"pauses {scenario.seed}")
@@ -294,6 +317,8 @@ AIMS: dict[str, Callable[[Scenario], Scenario]] = {
     "starts": starts,
     "backups": backups,
     "mergers": mergers,
+    "outages": outages,
+    "readers": readers,
     "pauses": pauses,
     "logs": logs,
     "scores": scores,

@@ -67,6 +67,7 @@ class Consumer:
         self._queue: deque[Any] = deque()
         self._waiters = _Waiters()
         self._closed = False
+        self._lost_brokers = False
         self._polling = False
         self._polled_s = active().now
         self._group: Group = self.world.group(str(properties["group.id"]))
@@ -102,6 +103,17 @@ class Consumer:
         if self._error_cb is not None and not self._closed:
             callback = self._error_cb
             self.enqueue(lambda: callback(error(KafkaError._ALL_BROKERS_DOWN, "all brokers are down")))
+
+    def lose_brokers(self) -> None:
+        """It gets no records any more, and reports no error (librdkafka's issue 5301). A new client does."""
+        self.note("loses its brokers")
+        self._lost_brokers = True
+        for toppar in self._toppars.values():
+            toppar.version += 1  # what is on its way does not arrive
+
+    @property
+    def in_group(self) -> bool:
+        return self._membership.subscribed
 
     # Groups
 
@@ -183,7 +195,9 @@ class Consumer:
         self._fetch(toppar)
 
     def _fetch(self, toppar: Toppar) -> None:
-        if not toppar.assigned or toppar.paused or toppar.fetching or toppar.queued >= QUEUED_MOST or self._closed:
+        if not toppar.assigned or toppar.paused or toppar.fetching or toppar.queued >= QUEUED_MOST:
+            return
+        if self._closed or self._lost_brokers:
             return
         toppar.fetching = True
         version, offset, most = toppar.version, toppar.fetch_offset, self.world.draws_fetch(FETCH_MOST)

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from tests.simulation.workers import Worker
 
 RESTART_S = 1.5
-LEADERLESS_MOST_S = 18.0
-"""A dead letter is sent three times, each for message.timeout.ms; then the worker gives up, as documented."""
+LEADERLESS_APART_S = 36.0
+"""A topic that had no leader has one at least this long."""
 
 LOADING_MOST_S = 8.0
 
@@ -40,8 +40,8 @@ def no_leader(run: Run, fault: Fault) -> None:
     """
     now, topic = run.scheduler.now, (INPUT, DEAD, OUTPUT, MERGED)[int(fault.at_s * 10) % 4]
     until = run.world.broker.leaderless_until.get(topic, 0.0)
-    if now > until + 2 * LEADERLESS_MOST_S or not until:
-        run.world.broker.leaderless_until[topic] = now + min(fault.seconds, LEADERLESS_MOST_S)
+    if now > until + LEADERLESS_APART_S or not until:
+        run.world.broker.leaderless_until[topic] = now + fault.seconds
         run.world.history.note("director", f"topic {topic} has no leader")
 
 
@@ -131,6 +131,13 @@ def merger_pause(run: Run, fault: Fault) -> None:
         run.merging.pause(fault.seconds)
 
 
+def lost_brokers(run: Run, _: Fault) -> None:
+    """All clients that read a topic without a group get no records any more, and report no error."""
+    for consumer in run.world.consumers:
+        if not consumer.in_group:
+            consumer.lose_brokers()
+
+
 # Of one worker
 
 
@@ -189,6 +196,7 @@ OF_THE_WORLD: dict[str, Callable[[Run, Fault], None]] = {
     "recreated topic": recreated_topic,
     "merger crash": merger_crash,
     "merger pause": merger_pause,
+    "lost brokers": lost_brokers,
 }
 
 OF_A_WORKER: dict[str, Callable[[Run, Fault, Worker], None]] = {

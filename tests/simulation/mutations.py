@@ -354,6 +354,30 @@ MUTATIONS: dict[str, Mutation] = {
         "self._changed = bool(self._publish(self._newest)) and False",
         aim="mergers",
     ),
+    "a dead letter that timed out counts as refused": one(
+        "kafka/dead_letters.py",
+        "        elif ticket is not None and ticket.timed_out:",
+        "        elif False:",
+        aim="outages",
+    ),
+    "an output topic that is not answered is read once": one(
+        "loop/questions.py",
+        "repeated(self.runtime, self.give_up_s if needed else 0.0, asking)",
+        "repeated(self.runtime, 0.0, asking)",
+        aim="outages",
+    ),
+    "a reader keeps a client without records": Mutation(
+        (
+            Edit("kafka/topic_reader.py", "        if stuck:", "        if False:"),
+            Edit(
+                "kafka/topic_reader.py",
+                "                self._replace_client()\n                raise",
+                "                raise",
+            ),
+        ),
+        300,
+        aim="readers",
+    ),
     "leader epochs lost at an eager assignment": one(
         "kafka/assignment.py",
         "Start(offset, self.leader_epochs[p])",

@@ -29,6 +29,9 @@ AIMED = (
     "a membership used for what an earlier one held",
     "a failed commit not retried",
     "a merge that was not delivered is forgotten",
+    "a dead letter that timed out counts as refused",
+    "an output topic that is not answered is read once",
+    "a reader keeps a client without records",
 )
 
 
