@@ -58,13 +58,13 @@ def npm_packages(name: str, packages: Sequence[str]) -> Path:
         return _without(f"npm could not fetch {' and '.join(packages)} ({type(error).__name__})")
 
 
-def go_program(package: str) -> Path:
+def go_program(package: str, *flags: str) -> Path:
     """A program that Go builds from `module/path@version`, once per machine."""
     name = package.partition("@")[0].rpartition("/")[2]
 
     def install(folder: Path) -> None:
-        command, environment = [need("go"), "install", package], {**os.environ, "GOBIN": str(folder)}
-        subprocess.run(command, check=True, capture_output=True, timeout=300, env=environment, cwd=folder)
+        command, environment = [need("go"), "install", *flags, package], {**os.environ, "GOBIN": str(folder)}
+        subprocess.run(command, check=True, capture_output=True, timeout=500, env=environment, cwd=folder)
 
     try:
         return filled_once(cache_folder() / "go" / package.replace("/", "_"), install) / name

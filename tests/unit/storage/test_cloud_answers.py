@@ -1,6 +1,6 @@
 """What S3, Google and Azure say when they say no, from a server on loopback to the real client library.
 
-No Google store can be run here: this is what is proved of it. Azure's emulator runs the contract (test_contract.py).
+Emulators of Azure and Google Cloud run the contract (test_contract.py); their errors are not those of the clouds.
 """
 
 from __future__ import annotations

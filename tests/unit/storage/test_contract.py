@@ -1,4 +1,4 @@
-"""The contract, run on every store: memory, a real disk, a real S3 server, Microsoft's emulator of Azure."""
+"""The contract, run on every store: memory, a real disk, a real S3 server, emulators of Azure and Google Cloud."""
 
 from __future__ import annotations
 
