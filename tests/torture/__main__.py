@@ -23,6 +23,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--cluster", action="store_true", help="Run three brokers instead of one.")
     parser.add_argument("--fencing", action="store_true", help="Let pauses of a second fence the only broker.")
     parser.add_argument("--delivery", choices=("idempotent", "transactional"))
+    parser.add_argument("--score-delivery", choices=("at-least-once", "transactional"))
     parser.add_argument("--protocol", choices=sorted(PROTOCOLS))
     parser.add_argument("--store", choices=("disk", *NETWORK_STORES))
     parser.add_argument("--folder", type=Path, help="Folder for the logs; it must not exist.")
@@ -48,6 +49,7 @@ def main() -> int:
         brokers=3 if given.cluster else 1,
         fencing=given.fencing,
         delivery=given.delivery,
+        score_delivery=given.score_delivery,
         protocol=given.protocol,
         store=given.store,
     )

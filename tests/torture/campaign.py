@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,20 +22,24 @@ from confluent_kafka import Consumer, TopicPartition
 from sfd_stream.errors import NoSnapshotError
 from sfd_stream.reader.reader import SnapshotReader
 from tests.system.runs import PROTOCOLS, Run
-from tests.torture.checks import Finding, check_everything
+from tests.torture.checks import Finding, behind, check_everything
 from tests.torture.faults import FAULTS, SESSION_S, Parts, plan
 from tests.torture.hanging import abort, hanging_transactions
 from tests.torture.load import Load
 from tests.torture.parts import Brokers, Clock, DiskStore, NetworkStore, copy_logs
-from tests.torture.programs import Keeper, Program, merge, worker
-from tests.torture.truth import end_offsets
+from tests.torture.programs import Keeper, Program, service
+from tests.torture.truth import end_offsets, unended
 
 WORKERS = ("worker-0", "worker-1", "worker-2")
-PROGRAMS = (*WORKERS, "extra", "merge", "reader")
+SCORERS = ("scorer-0", "scorer-1")
+PROGRAMS = (*WORKERS, "extra", "merge", "reader", *SCORERS)
 PARTITIONS = 4
 DRAINS_WITHIN_S = 180.0
 AT_ONCE_MAX = 6
 """Faults that are in progress at the same time."""
+
+SHORT = {"transaction.timeout.ms": 5_000}
+"""A transaction that a killed program left open blocks readers of committed messages until it times out."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,8 @@ class Shape:
     brokers: int
     references: bool
     """Snapshots are references to the store instead of messages."""
+    score_delivery: str
+    """Of the scorers."""
     fencing: bool = False
     """Pauses of a second fence the only broker."""
 
@@ -60,14 +66,23 @@ class Shape:
             "protocol": rng.choice(sorted(PROTOCOLS)),
             "store": rng.choice(("disk", "s3")),
         }
+        references = rng.random() < 0.3
+        chosen["score_delivery"] = rng.choice(("at-least-once", "transactional"))
         chosen |= {name: value for name, value in given.items() if value is not None}
-        return cls(seed, brokers=brokers, references=rng.random() < 0.3, fencing=fencing, **chosen)
+        return cls(seed, brokers=brokers, references=references, fencing=fencing, **chosen)
 
     def __str__(self) -> str:
         brokers = "1 broker" if self.brokers == 1 else f"{self.brokers} brokers"
         brokers += ", pauses fence" if self.fencing else ""
         by = "by reference" if self.references else "in messages"
-        return f"{self.delivery} delivery, {self.protocol} group, store on {self.store}, {brokers}, snapshots {by}"
+        return (
+            f"{self.delivery} delivery, {self.score_delivery} scores, {self.protocol} groups, store on {self.store},"
+            f" {brokers}, snapshots {by}"
+        )
+
+    @property
+    def has_transactions(self) -> bool:
+        return "transactional" in (self.delivery, self.score_delivery)
 
 
 @dataclass
@@ -120,8 +135,10 @@ class Campaign:
         )
         self._log("brokers and store have started")
         self.topic, self.letters, self.snapshots, self.merged = "rows", "bad", "snapshots", "merged"
+        self.scores, self.score_letters = "scores", "score-bad"
         brokers.create_topic(self.topic, PARTITIONS)
-        brokers.create_topic(self.letters, 1)
+        for topic in (self.letters, self.score_letters):
+            brokers.create_topic(topic, 1)
         for topic in (
             self.snapshots,
             self.merged,
@@ -130,20 +147,26 @@ class Campaign:
         self.run_settings = self._settings(brokers, store)
         clock = Clock.of(self.folder)
         workers = [
-            worker(
-                name, self._config(brokers, store, name), self.folder, clock.environment if name == WORKERS[-1] else {}
+            service(
+                name,
+                "run",
+                self._config(brokers, store, name),
+                self.folder,
+                clock.environment if name == WORKERS[-1] else {},
             )
             for name in (*WORKERS, "extra")
         ]
-        merging = merge("merge", self._config(brokers, store, "merge"), self.folder)
+        scorers = [service(name, "score", self._scorer(brokers, store, name), self.folder) for name in SCORERS]
+        merging = service("merge", "merge", self._config(brokers, store, "merge"), self.folder)
         load = Load(brokers.direct, self.topic, PARTITIONS, shape.seed)
         self.reader = self._reader(brokers, store)
         self.parts = Parts(
-            brokers, store, workers[:-1], workers[-1], merging, load, clock, self.topic, random.Random(0)
+            brokers, store, workers[:-1], workers[-1], scorers, merging, load, clock, self.topic, random.Random(0)
         )
-        self.programs: list[Program] = [*workers[:-1], merging, self.reader]
+        self.programs: list[Program] = [*workers[:-1], *scorers, merging, self.reader]
         if shape.protocol == "kip-848":
-            brokers.first.set_group(self.run_settings.group, {"consumer.session.timeout.ms": f"{1000 * SESSION_S:.0f}"})
+            for group in (self.run_settings.group, self.score_group):
+                brokers.first.set_group(group, {"consumer.session.timeout.ms": f"{1000 * SESSION_S:.0f}"})
         load.start()
         stack.callback(load.stop)
         for program in self.programs:
@@ -154,6 +177,7 @@ class Campaign:
         self.keeper.start()
         stack.callback(self.keeper.end)
         self._wait(self._all_read, 120, "the live reader reads both topics")
+        self._wait(lambda: any(end_offsets(brokers.direct, self.scores).values()), 120, "rows are scored")
         self.started = True
 
     def _settings(self, brokers: Brokers, store: NetworkStore | DiskStore) -> Run:
@@ -166,19 +190,32 @@ class Campaign:
             "dead_letters": {"topic": self.letters},
             "merge": {"topic": self.merged, "every_s": 1.0},
             "log": {"level": "info", "format": "json"},
-            # A transaction that a killed worker left open blocks readers of committed messages until it times out.
-            "kafka": {"transaction.timeout.ms": 5_000},
+            "kafka": SHORT if self.shape.delivery == "transactional" else {},
         }
-        if self.shape.delivery == "idempotent":
-            changes["kafka"] = {}
         return Run(
             brokers.first, self.topic, self.folder, store.url, store.options(), "campaign", self.shape.protocol, changes
         )
 
-    def _config(self, brokers: Brokers, store: NetworkStore | DiskStore, program: str) -> Path:
-        kafka = {"bootstrap.servers": brokers.through_links(program)}
+    @property
+    def score_group(self) -> str:
+        return self.run_settings.settings().score_group
+
+    def _scorer(self, brokers: Brokers, store: NetworkStore | DiskStore, name: str) -> Path:
+        """Around zero, a row's energy is in its score, so that the truth can tell of which row a score is."""
+        return self._config(
+            brokers,
+            store,
+            name,
+            kafka={"compression.type": "lz4", **(SHORT if self.shape.score_delivery == "transactional" else {})},
+            score={"topic": self.scores, "delivery": self.shape.score_delivery, "centred": False},
+            dead_letters={"topic": self.score_letters},
+        )
+
+    def _config(self, brokers: Brokers, store: NetworkStore | DiskStore, program: str, **changes: Mapping[str, Any]) -> Path:
         options = store.options(program)
-        given = self.run_settings.settings(kafka=kafka, checkpoint={"options": options}).model_dump(exclude_unset=True)
+        kafka = {**changes.pop("kafka", {}), "bootstrap.servers": brokers.through_links(program)}
+        settings = self.run_settings.settings(kafka=kafka, checkpoint={"options": options}, **changes)
+        given = settings.model_dump(exclude_unset=True)
         given["checkpoint"]["options"] = options  # a dump hides secrets
         path = self.folder / f"{program}.json"
         path.write_text(json.dumps(given))
@@ -235,14 +272,14 @@ class Campaign:
     # Drain
 
     def _drain(self) -> None:
-        """No more load, no more faults: everything becomes durable, committed, published and merged."""
+        """No more load, no more faults: everything becomes durable, committed, published, merged and scored."""
         self._log(f"{self.done.total()} faults done, draining")
         self.parts.load.stop()
         self.ends = end_offsets(self.parts.brokers.direct, self.topic)
-        drained = Finding("drains: durable, committed, published, merged")
+        drained = Finding("drains: durable, committed, published, merged, scored")
         self.findings.append(drained)
         left = self._wait_for_drain()
-        if left and self.shape.delivery == "transactional" and self._end_hanging_transactions():
+        if left and self.shape.has_transactions and self._end_hanging_transactions():
             left = self._wait_for_drain()
         drained.violations += [f"after {DRAINS_WITHIN_S:.0f} s: {one}" for one in left]
         self._log("stopping the programs")
@@ -285,30 +322,18 @@ class Campaign:
 
     def _left(self) -> list[str]:
         """What has not arrived yet. The first stage that is incomplete is enough."""
-        durable = {p: self.run_settings.durable_offset(p) for p in self.ends}
-        if late := [
-            f"partition {p}: durable {durable[p]} of {end}" for p, end in self.ends.items() if durable[p] != end
-        ]:
-            return late
-        committed = self._committed()
-        if late := [
-            f"partition {p}: committed {committed[p]} of {e}" for p, e in self.ends.items() if committed[p] != e
-        ]:
-            return late
-        for topic in self.seen:
-            published = self.published(topic)
-            if late := [
-                f"{topic}: partition {p}: {published.get(p)} of {e}"
-                for p, e in self.ends.items()
-                if published.get(p) != e
-            ]:
-                return late
-        return []
+        direct = self.parts.brokers.direct
+        stages: list[Callable[[], list[str]]] = [
+            lambda: behind("durable", {p: self.run_settings.durable_offset(p) for p in self.ends}, self.ends),
+            lambda: behind("committed", self._committed(self.run_settings.group), self.ends),
+            *(lambda topic=topic: behind(topic, self.published(topic), self.ends) for topic in self.seen),
+            lambda: behind("scored", self._committed(self.score_group), self.ends),
+            lambda: [f"{self.scores}: a transaction is open in partition {p}" for p in unended(direct, self.scores)],
+        ]
+        return next((late for stage in stages if (late := stage())), [])
 
-    def _committed(self) -> dict[int, int]:
-        consumer = Consumer(
-            {"bootstrap.servers": self.parts.brokers.direct, "group.id": self.run_settings.group, "log_level": 0}
-        )
+    def _committed(self, group: str) -> dict[int, int]:
+        consumer = Consumer({"bootstrap.servers": self.parts.brokers.direct, "group.id": group, "log_level": 0})
         try:
             return {
                 o.partition: o.offset

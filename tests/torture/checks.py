@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -60,7 +60,9 @@ def check_everything(campaign: Campaign) -> list[Finding]:
         ),
         _counters(campaign, expected),
         _bits(campaign, expected),
-        _letters(campaign, expected),
+        _letters(campaign, campaign.letters, "workers", expected),
+        _letters(campaign, campaign.score_letters, "scorers", expected),
+        _scores(campaign, expected),
         *_readers(campaign),
         _orphans(campaign),
         Finding("no unexpected exit code, abort or segmentation fault", _starts(campaign), campaign.ends_unexpected),
@@ -120,14 +122,26 @@ def _add_failure(finding: Finding, where: str, check: Callable[[], None]) -> Non
         finding.violations.append(f"{where}: {error!s:.300}")
 
 
-def _letters(campaign: Campaign, expected: dict[int, truth.Expected]) -> Finding:
-    letters = list(truth.records(campaign.parts.brokers.direct, campaign.letters))
+def _letters(campaign: Campaign, topic: str, sender: str, expected: dict[int, truth.Expected]) -> Finding:
+    letters = list(truth.records(campaign.parts.brokers.direct, topic))
     unique = {(one.headers["sfd-partition"], one.headers["sfd-offset"]) for one in letters}
     repeated = len(letters) - len(unique)
     return Finding(
-        "dead letters complete and exact",
+        f"dead letters of the {sender} complete and exact",
         f"{len(letters):,} letters, {repeated:,} of them repeated by replays",
         truth.check_dead_letters(letters, expected),
+    )
+
+
+def _scores(campaign: Campaign, expected: dict[int, truth.Expected]) -> Finding:
+    once = campaign.shape.score_delivery == "transactional"
+    found = truth.check_scores(
+        truth.records(campaign.parts.brokers.direct, campaign.scores), campaign.topic, expected, once=once
+    )
+    return Finding(
+        f"every row has its score, {'exactly one' if once else 'repeated only under its identity'}",
+        f"{found.scores:,} scores, {found.repeated:,} of them repeated",
+        found.violations,
     )
 
 
@@ -181,6 +195,11 @@ def unreferenced(manifests: Sequence[Manifest], keys: Iterable[str]) -> dict[str
         )
         for key, name in names.items()
     }
+
+
+def behind(what: str, found: Mapping[int, int | None], ends: Mapping[int, int]) -> list[str]:
+    """The partitions that have not arrived at their end."""
+    return [f"{what}: partition {p}: {found.get(p)} of {end}" for p, end in ends.items() if found.get(p) != end]
 
 
 def _starts(campaign: Campaign) -> str:

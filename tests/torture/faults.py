@@ -16,7 +16,7 @@ from tests.torture.parts import Brokers, Clock, DiskStore, NetworkStore
 from tests.torture.programs import Program
 
 SESSION_S = 1.5
-"""Session timeout of the group: a worker that is paused for longer is removed from it."""
+"""Session timeout of both groups: a worker or scorer that is paused for longer is removed from its group."""
 
 CLOCK_STEP_MAX_S = 40
 """librdkafka waits by the wall clock: if that is set back within a wait, the wait lasts as much longer. So the steps
@@ -32,6 +32,7 @@ class Parts:
     workers: list[Program]
     extra: Program
     """A worker that joins and leaves."""
+    scorers: list[Program]
     merge: Program
     load: Load
     clock: Clock
@@ -90,50 +91,51 @@ def plan(parts: Parts, seed: int, length_s: float, every_s: float) -> list[Step]
 
 # Programs
 
+Choose = Callable[[Parts, Step], Program]
 
-def _victim(parts: Parts, step: Step) -> Program:
+
+def _any_worker(parts: Parts, step: Step) -> Program:
+    return parts.workers[step.target % len(parts.workers)]
+
+
+def _later_worker(parts: Parts, step: Step) -> Program:
     """The first worker is never ended, so that its memory is seen over the whole campaign."""
     return parts.workers[1 + step.target % (len(parts.workers) - 1)]
 
 
-def _replace(program: Program, end: Callable[[], None], after_s: float) -> None:
-    with program.lock:
-        end()
-        time.sleep(after_s)
-        program.start()
+def _merge(parts: Parts, _: Step) -> Program:
+    return parts.merge
 
 
-def _pause(program: Program, for_s: float) -> None:
-    with program.lock:
-        program.pause()
-        time.sleep(for_s)
-        program.resume()
+def _any_scorer(parts: Parts, step: Step) -> Program:
+    return parts.scorers[step.target % len(parts.scorers)]
 
 
-def kill_worker(parts: Parts, step: Step) -> None:
-    victim = _victim(parts, step)
-    _replace(victim, victim.kill, step.for_s)
+def _later_scorer(parts: Parts, step: Step) -> Program:
+    """The first scorer is never ended, as the first worker."""
+    return parts.scorers[1 + step.target % (len(parts.scorers) - 1)]
 
 
-def terminate_worker(parts: Parts, step: Step) -> None:
-    victim = _victim(parts, step)
-    _replace(victim, victim.terminate, step.for_s)
+def _replaced(choose: Choose, end: Callable[[Program], None]) -> Act:
+    def act(parts: Parts, step: Step) -> None:
+        program = choose(parts, step)
+        with program.lock:
+            end(program)
+            time.sleep(step.for_s)
+            program.start()
+
+    return act
 
 
-def pause_worker(parts: Parts, step: Step) -> None:
-    _pause(parts.workers[step.target % len(parts.workers)], step.for_s)
+def _paused(choose: Choose) -> Act:
+    def act(parts: Parts, step: Step) -> None:
+        program = choose(parts, step)
+        with program.lock:
+            program.pause()
+            time.sleep(step.for_s)
+            program.resume()
 
-
-def kill_merge(parts: Parts, step: Step) -> None:
-    _replace(parts.merge, parts.merge.kill, step.for_s)
-
-
-def terminate_merge(parts: Parts, step: Step) -> None:
-    _replace(parts.merge, parts.merge.terminate, step.for_s)
-
-
-def pause_merge(parts: Parts, step: Step) -> None:
-    _pause(parts.merge, step.for_s)
+    return act
 
 
 def rebalance(parts: Parts, step: Step) -> None:
@@ -249,12 +251,15 @@ _PASSING = {
 }
 
 FAULTS: dict[str, Fault] = {
-    "worker: SIGKILL": Fault(kill_worker, 3, (0.0, 2.0)),
-    "worker: SIGTERM": Fault(terminate_worker, 2, (0.0, 2.0)),
-    "worker: SIGSTOP beyond its session": Fault(pause_worker, 3, (1.5 * SESSION_S, 8.0)),
-    "merge: SIGKILL": Fault(kill_merge, 1, (0.0, 2.0)),
-    "merge: SIGTERM": Fault(terminate_merge, 1, (0.0, 2.0)),
-    "merge: SIGSTOP": Fault(pause_merge, 1, (0.5, 5.0)),
+    "worker: SIGKILL": Fault(_replaced(_later_worker, Program.kill), 3, (0.0, 2.0)),
+    "worker: SIGTERM": Fault(_replaced(_later_worker, Program.terminate), 2, (0.0, 2.0)),
+    "worker: SIGSTOP beyond its session": Fault(_paused(_any_worker), 3, (1.5 * SESSION_S, 8.0)),
+    "scorer: SIGKILL": Fault(_replaced(_later_scorer, Program.kill), 2, (0.0, 2.0)),
+    "scorer: SIGTERM": Fault(_replaced(_later_scorer, Program.terminate), 1, (0.0, 2.0)),
+    "scorer: SIGSTOP beyond its session": Fault(_paused(_any_scorer), 2, (1.5 * SESSION_S, 8.0)),
+    "merge: SIGKILL": Fault(_replaced(_merge, Program.kill), 1, (0.0, 2.0)),
+    "merge: SIGTERM": Fault(_replaced(_merge, Program.terminate), 1, (0.0, 2.0)),
+    "merge: SIGSTOP": Fault(_paused(_merge), 1, (0.5, 5.0)),
     "rebalances in series": Fault(rebalance, 1, (3.0, 8.0)),
     "broker: SIGKILL": Fault(kill_broker, 1.5, (0.0, 4.0)),
     "broker: SIGSTOP": Fault(pause_broker, 4, (0.5, 10.0)),

@@ -141,15 +141,12 @@ class Program:
         self._process = None
 
 
-def worker(name: str, settings: Path, folder: Path, environment: Mapping[str, str]) -> Program:
-    command = ["-X", "faulthandler", "-m", "sfd_stream.cli", "--debug", "run", "--config", str(settings)]
-    return Program(name, command, folder, environment)
-
-
-def merge(name: str, settings: Path, folder: Path) -> Program:
-    return Program(
-        name, ["-X", "faulthandler", "-m", "sfd_stream.cli", "--debug", "merge", "--config", str(settings)], folder
-    )
+def service(
+    name: str, command: str, settings: Path, folder: Path, environment: Mapping[str, str] | None = None
+) -> Program:
+    """`command`: run, merge or score."""
+    words = ["-X", "faulthandler", "-m", "sfd_stream.cli", "--debug", command, "--config", str(settings)]
+    return Program(name, words, folder, environment or {})
 
 
 def _last_line(log: Path) -> str:

@@ -21,6 +21,8 @@ from confluent_kafka import Consumer, TopicPartition
 from tests.torture.load import BAD, GOOD, KIND, NNZ, ROWS, TOMBSTONE, Acknowledged, D
 
 READ_WITHIN_S = 300.0
+ENERGY_ERROR = 1e-9
+"""Relative, of a score's coordinates and residual: rounding only."""
 
 
 @dataclass(frozen=True)
@@ -32,14 +34,14 @@ class Message:
     headers: dict[str, bytes]
 
 
-def _consumer(bootstrap: str) -> Consumer:
+def _consumer(bootstrap: str, isolation: str = "read_committed") -> Consumer:
     return Consumer(
         {
             "bootstrap.servers": bootstrap,
             "group.id": "truth",
             "enable.auto.commit": False,
             "auto.offset.reset": "error",
-            "isolation.level": "read_committed",
+            "isolation.level": isolation,
             "log_level": 0,
         }
     )
@@ -51,12 +53,19 @@ def _ends(consumer: Consumer, topic: str) -> dict[int, int]:
     return {p: consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=30)[1] for p in found}
 
 
-def end_offsets(bootstrap: str, topic: str) -> dict[int, int]:
-    consumer = _consumer(bootstrap)
+def end_offsets(bootstrap: str, topic: str, isolation: str = "read_committed") -> dict[int, int]:
+    """With read_committed: where the first open transaction of a partition begins, or else its end."""
+    consumer = _consumer(bootstrap, isolation)
     try:
         return _ends(consumer, topic)
     finally:
         consumer.close()
+
+
+def unended(bootstrap: str, topic: str) -> list[int]:
+    """The partitions in which a transaction is open."""
+    readable, ends = end_offsets(bootstrap, topic), end_offsets(bootstrap, topic, "read_uncommitted")
+    return [p for p, end in ends.items() if readable.get(p) != end]
 
 
 def records(bootstrap: str, topic: str) -> Iterator[Message]:
@@ -99,6 +108,8 @@ class Expected:
     bad: dict[int, bytes] = field(default_factory=dict)
     tombstones: int = 0
     checksums: list[int] = field(default_factory=list)
+    energies: dict[int, Any] = field(default_factory=dict)
+    """Of each good message, by its offset: the squared norm of each of its rows."""
 
     def add(self, message: Message) -> None:
         assert message.offset == self.end, "the input topic has no gaps"
@@ -106,14 +117,14 @@ class Expected:
         self.checksums.append(zlib.crc32(message.value or b""))
         kind = message.headers[KIND]
         if kind == GOOD:
-            self._add_rows(message.value or b"")
+            self._add_rows(message.offset, message.value or b"")
         elif kind == BAD:
             self.bad[message.offset] = message.value or b""
         else:
             assert kind == TOMBSTONE
             self.tombstones += 1
 
-    def _add_rows(self, value: bytes) -> None:
+    def _add_rows(self, offset: int, value: bytes) -> None:
         """Columns that occur twice in a row are one non-zero, with the sum of both values."""
         fields = msgpack.unpackb(value)
         dense = np.zeros((ROWS, D))
@@ -121,6 +132,7 @@ class Expected:
         np.add.at(dense, (rows, np.frombuffer(fields["i"], "<u4")), np.frombuffer(fields["v"], "<f8"))
         self.rows += ROWS
         self.nnz += int(np.count_nonzero(dense))
+        self.energies[offset] = np.sum(dense**2, axis=1)
         self.squared_norm += float(np.sum(dense**2))
         self.column_sums += dense.sum(axis=0)
 
@@ -180,6 +192,47 @@ def check_dead_letters(letters: Iterable[Message], expected: Mapping[int, Expect
         *(f"partition {p}: the good message at offset {offset} is in the dead-letter topic" for p, offset in foreign),
         *(f"partition {p}: the dead letter of offset {offset} has other bytes" for p, offset in changed),
     ]
+
+
+@dataclass
+class Scored:
+    """What the topic of scores contains."""
+
+    scores: int = 0
+    repeated: int = 0
+    violations: list[str] = field(default_factory=list)
+
+
+def check_scores(scores: Iterable[Message], topic: str, expected: Mapping[int, Expected], *, once: bool) -> Scored:
+    """Every row has its score, with `once` exactly one. Nothing else has one: no bad message, no tombstone.
+
+    A row is named by its partition, offset and place in the message. Its score is of this row and of no other one: the
+    squares of its coordinates and its residual add up to its energy, where distances are measured from zero.
+    """
+    found = Scored()
+    times = {p: np.zeros((one.end, ROWS), np.int32) for p, one in expected.items()}
+    for message in scores:
+        found.scores += 1
+        try:
+            score = json.loads(message.value or b"")
+            partition, offset, row = score["partition"], score["offset"], score["row"]
+            energy = sum(one**2 for one in score["coordinates"]) + score["residual"]
+            wanted = expected[partition].energies[offset][row]
+            is_right = score["topic"] == topic and row >= 0 and abs(energy - wanted) <= ENERGY_ERROR * wanted
+        except (ValueError, LookupError, TypeError):
+            is_right = False
+        if is_right:
+            times[partition][offset, row] += 1
+        else:
+            found.violations.append(f"no score of a row: {(message.value or b'')!r:.300}")
+    for partition, one in expected.items():
+        seen = times[partition]
+        found.repeated += int(np.sum(np.maximum(seen - 1, 0)))
+        missing = [offset for offset in one.energies if not seen[offset].all()]
+        twice = np.flatnonzero((seen > 1).any(axis=1)).tolist() if once else []
+        found.violations += [f"partition {partition}: a row at offset {offset} has no score" for offset in missing]
+        found.violations += [f"partition {partition}: a row at offset {offset} has several scores" for offset in twice]
+    return found
 
 
 def check_published_once(snapshots: Iterable[Message]) -> list[str]:
