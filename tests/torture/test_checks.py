@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sfd_stream import FixedColumns, RowDecodeError
-from sfd_stream.wire.rows.decode import decode_one
+from sfd_stream import FixedColumns, RowDecodeError, SparseFrequentDirections
+from sfd_stream.wire.rows.decode import decode, decode_one
 from tests.torture import checks, truth
-from tests.torture.load import BAD, GOOD, KIND, Acknowledged, D, rows_message, spoiled
+from tests.torture.load import BAD, GOOD, KIND, ROWS, TOMBSTONE, Acknowledged, D, rows_message, spoiled
 from tests.torture.programs import Usage
 from tests.torture.truth import Expected, Message
 
@@ -70,6 +70,83 @@ def test_dead_letters_may_be_repeated_but_not_missing_changed_or_of_good_message
     assert truth.check_dead_letters([*right, letter(1, b"y")], wanted) == []
     for wrong in (right[:1], [*right, letter(2, b"z")], [right[0], letter(1, b"changed")]):
         assert len(truth.check_dead_letters(wrong, wanted)) == 1
+
+
+def scored() -> tuple[dict[int, Expected], list[Message]]:
+    """Two good messages, a bad message and a tombstone, with the scores that the package gives to the rows."""
+    rng = np.random.default_rng(4)
+    good = [rows_message(rng) for _ in range(2)]
+    rows = decode(good, FixedColumns(D)).block.csr()
+    scores = SparseFrequentDirections(ell=8).fit(rows).sketch().scorer(2, centred=False).score(rows)
+    values = zip(scores.coordinates.tolist(), scores.residual.tolist(), strict=True)
+    wanted = expected(message(0, good[0]), message(1, b"x", BAD), message(2, None, TOMBSTONE), message(3, good[1]))
+    places = [(offset, row) for offset in (0, 3) for row in range(ROWS)]
+    return {0: wanted}, [
+        score(offset, row, coordinates=coordinates, residual=residual)
+        for (offset, row), (coordinates, residual) in zip(places, values, strict=True)
+    ]
+
+
+def score(offset: int, row: int, **changes: Any) -> Message:
+    fields = {"topic": "rows", "partition": 0, "offset": offset, "row": row, **changes}
+    return Message(0, 0, None, json.dumps(fields).encode(), {})
+
+
+def changed(one: Message, **changes: Any) -> Message:
+    return score(**{**json.loads(one.value or b""), **changes})
+
+
+def test_the_independent_reader_and_the_package_agree_on_scores() -> None:
+    wanted, scores = scored()
+    found = truth.check_scores(scores, "rows", wanted, once=True)
+    assert (found.scores, found.repeated, found.violations) == (2 * ROWS, 0, [])
+
+
+def test_a_row_without_a_score_is_found() -> None:
+    wanted, scores = scored()
+    for missing in (scores[1:], scores[:-1], scores[: ROWS // 2] + scores[ROWS:]):
+        assert len(truth.check_scores(missing, "rows", wanted, once=False).violations) == 1
+    assert len(truth.check_scores([], "rows", wanted, once=False).violations) == 2
+
+
+def test_a_score_may_be_repeated_unless_each_row_must_have_exactly_one() -> None:
+    wanted, scores = scored()
+    twice = [*scores, scores[7]]
+    found = truth.check_scores(twice, "rows", wanted, once=False)
+    assert (found.repeated, found.violations) == (1, [])
+    assert len(truth.check_scores(twice, "rows", wanted, once=True).violations) == 1
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({"offset": 1}, id="of a bad message"),
+        pytest.param({"offset": 2}, id="of a tombstone"),
+        pytest.param({"offset": 4}, id="beyond the end"),
+        pytest.param({"row": ROWS}, id="beyond the message"),
+        pytest.param({"row": -ROWS}, id="before the message"),
+        pytest.param({"row": 1}, id="of another row"),
+        pytest.param({"partition": 1}, id="of another partition"),
+        pytest.param({"topic": "others"}, id="of another topic"),
+        pytest.param({"residual": None}, id="without a number"),
+    ],
+)
+def test_a_score_of_no_row_or_of_another_row_is_found(changes: dict[str, Any]) -> None:
+    wanted, scores = scored()
+    wrong = changed(scores[0], **changes)
+    assert len(truth.check_scores([*scores, wrong], "rows", wanted, once=False).violations) == 1
+
+
+@pytest.mark.parametrize("value", [b"", b"no json", b"[]", b"{}"])
+def test_a_message_that_is_no_score_is_found(value: bytes) -> None:
+    wanted, scores = scored()
+    other = Message(0, 0, None, value, {})
+    assert len(truth.check_scores([*scores, other], "rows", wanted, once=False).violations) == 1
+
+
+def test_a_partition_that_has_not_arrived_at_its_end_is_found() -> None:
+    assert checks.behind("scored", {0: 5, 1: 7}, {0: 5, 1: 7}) == []
+    assert len(checks.behind("scored", {0: 5, 1: 6}, {0: 5, 1: 7, 2: 1})) == 2
 
 
 def snapshot(epoch: int, number: int) -> Message:

@@ -1,11 +1,13 @@
-"""A hanging transaction is what Kafka's tool names, and nothing else."""
+"""A hanging transaction is what Kafka's tool names, and nothing else. An open one is found in its partition."""
 
 from __future__ import annotations
 
 from confluent_kafka import Producer
 
 from tests.support.kafka import Broker
+from tests.system.runs import wait_until
 from tests.torture.hanging import Hanging, hanging_transactions, parsed
+from tests.torture.truth import unended
 
 PRINTED = """\
 Topic              \tPartition\tProducerId\tProducerEpoch\tCoordinatorEpoch\tStartOffset\tLastTimestamp\tDuration(min)\t
@@ -28,5 +30,7 @@ def test_a_transaction_that_its_coordinator_knows_does_not_hang(kafka: Broker) -
     producer.produce(topic, b"open")
     producer.flush(30)
     found: list[Hanging] = hanging_transactions(kafka.bootstrap, [1], minutes=0)
+    assert unended(kafka.bootstrap, topic) == [0]
     producer.abort_transaction(30)
     assert [one for one in found if one.topic == topic] == []
+    wait_until(lambda: unended(kafka.bootstrap, topic) == [], "the end of the transaction")
