@@ -34,6 +34,9 @@ STILL_THERE_S = 5.0
 
 BROKEN = re.compile(r"Traceback \(most recent|Fatal Python error|Assertion .* failed|Segmentation fault|core dumped")
 
+STATES_MISSING = "score states are missing, p-values begin again"
+"""What a scorer logs that claimed a partition, and found no histogram of its offset within 16 s."""
+
 
 @dataclass
 class Finding:
@@ -62,7 +65,7 @@ def check_everything(campaign: Campaign) -> list[Finding]:
         _bits(campaign, expected),
         _letters(campaign, campaign.letters, "workers", expected),
         _letters(campaign, campaign.score_letters, "scorers", expected),
-        _scores(campaign, expected),
+        *_scores(campaign, expected),
         *_readers(campaign),
         _orphans(campaign),
         Finding("no unexpected exit code, abort or segmentation fault", _starts(campaign), campaign.ends_unexpected),
@@ -133,16 +136,21 @@ def _letters(campaign: Campaign, topic: str, sender: str, expected: dict[int, tr
     )
 
 
-def _scores(campaign: Campaign, expected: dict[int, truth.Expected]) -> Finding:
+def _scores(campaign: Campaign, expected: dict[int, truth.Expected]) -> list[Finding]:
     once = campaign.shape.score_delivery == "transactional"
-    found = truth.check_scores(
-        truth.records(campaign.parts.brokers.direct, campaign.scores), campaign.topic, expected, once=once
-    )
-    return Finding(
+    scored = truth.read_scores(truth.records(campaign.parts.brokers.direct, campaign.scores), campaign.topic, expected)
+    each = Finding(
         f"every row has its score, {'exactly one' if once else 'repeated only under its identity'}",
-        f"{found.scores:,} scores, {found.repeated:,} of them repeated",
-        found.violations,
+        f"{scored.scores:,} scores, {scored.repeated:,} of them repeated",
+        truth.check_scores(scored, expected, once=once),
     )
+    if not once or each.violations:
+        return [each]
+    lost = sum(log.read_text().count(STATES_MISSING) for log in campaign.folder.glob("scorer-*.log"))
+    earlier = Finding("p-values compare with each earlier row once", f"histograms began again {lost} times")
+    if not lost:
+        earlier.violations = truth.check_earlier_rows(scored, expected)
+    return [each, earlier]
 
 
 def _readers(campaign: Campaign) -> list[Finding]:

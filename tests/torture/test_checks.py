@@ -88,33 +88,38 @@ def scored() -> tuple[dict[int, Expected], list[Message]]:
 
 
 def score(offset: int, row: int, **changes: Any) -> Message:
-    fields = {"topic": "rows", "partition": 0, "offset": offset, "row": row, **changes}
-    return Message(0, 0, None, json.dumps(fields).encode(), {})
+    fields = {"topic": "rows", "partition": 0, "offset": offset, "row": row, "earlier_rows": 0}
+    return Message(0, 0, None, json.dumps({**fields, "basis": {"counted": False}, **changes}).encode(), {})
 
 
 def changed(one: Message, **changes: Any) -> Message:
     return score(**{**json.loads(one.value or b""), **changes})
 
 
+def wrong_scores(wanted: dict[int, Expected], scores: list[Message], *, once: bool = False) -> list[str]:
+    return truth.check_scores(truth.read_scores(scores, "rows", wanted), wanted, once=once)
+
+
 def test_the_independent_reader_and_the_package_agree_on_scores() -> None:
     wanted, scores = scored()
-    found = truth.check_scores(scores, "rows", wanted, once=True)
-    assert (found.scores, found.repeated, found.violations) == (2 * ROWS, 0, [])
+    found = truth.read_scores(scores, "rows", wanted)
+    assert (found.scores, found.repeated, found.foreign) == (2 * ROWS, 0, [])
+    assert truth.check_scores(found, wanted, once=True) == []
 
 
 def test_a_row_without_a_score_is_found() -> None:
     wanted, scores = scored()
     for missing in (scores[1:], scores[:-1], scores[: ROWS // 2] + scores[ROWS:]):
-        assert len(truth.check_scores(missing, "rows", wanted, once=False).violations) == 1
-    assert len(truth.check_scores([], "rows", wanted, once=False).violations) == 2
+        assert len(wrong_scores(wanted, missing)) == 1
+    assert len(wrong_scores(wanted, [])) == 2
 
 
 def test_a_score_may_be_repeated_unless_each_row_must_have_exactly_one() -> None:
     wanted, scores = scored()
     twice = [*scores, scores[7]]
-    found = truth.check_scores(twice, "rows", wanted, once=False)
-    assert (found.repeated, found.violations) == (1, [])
-    assert len(truth.check_scores(twice, "rows", wanted, once=True).violations) == 1
+    assert truth.read_scores(twice, "rows", wanted).repeated == 1
+    assert wrong_scores(wanted, twice) == []
+    assert len(wrong_scores(wanted, twice, once=True)) == 1
 
 
 @pytest.mark.parametrize(
@@ -133,15 +138,34 @@ def test_a_score_may_be_repeated_unless_each_row_must_have_exactly_one() -> None
 )
 def test_a_score_of_no_row_or_of_another_row_is_found(changes: dict[str, Any]) -> None:
     wanted, scores = scored()
-    wrong = changed(scores[0], **changes)
-    assert len(truth.check_scores([*scores, wrong], "rows", wanted, once=False).violations) == 1
+    assert len(wrong_scores(wanted, [*scores, changed(scores[0], **changes)])) == 1
 
 
 @pytest.mark.parametrize("value", [b"", b"no json", b"[]", b"{}"])
 def test_a_message_that_is_no_score_is_found(value: bytes) -> None:
     wanted, scores = scored()
-    other = Message(0, 0, None, value, {})
-    assert len(truth.check_scores([*scores, other], "rows", wanted, once=False).violations) == 1
+    assert len(wrong_scores(wanted, [*scores, Message(0, 0, None, value, {})])) == 1
+
+
+def wrong_earlier_rows(earlier: dict[int, int], counted: range = range(0)) -> list[str]:
+    """Of rows that were scored in several batches. `earlier`: by the first row of each."""
+    wanted, scores = scored()
+    first = [max(begin for begin in earlier if begin <= at) for at in range(len(scores))]
+    changes = [{"earlier_rows": earlier[first[at]], "basis": {"counted": at in counted}} for at in range(len(scores))]
+    given = [changed(one, **change) for one, change in zip(scores, changes, strict=True)]
+    return truth.check_earlier_rows(truth.read_scores(given, "rows", wanted), wanted)
+
+
+def test_rows_that_p_values_count_twice_or_not_at_all_are_found() -> None:
+    for right in ({0: 0}, {0: 0, ROWS: ROWS}, {0: 0, 5: 5, ROWS: ROWS}):
+        assert wrong_earlier_rows(right) == []
+    for wrong in ({0: 1}, {0: 0, ROWS: ROWS + 1}, {0: 0, 5: 5, ROWS: ROWS - 5}, {0: 0, 5: 5, ROWS: 0}):
+        assert len(wrong_earlier_rows(wrong)) == 1
+
+
+def test_rows_that_the_basis_had_counted_are_no_earlier_rows() -> None:
+    assert wrong_earlier_rows({0: 0, ROWS: ROWS - 8}, counted=range(3, 11)) == []
+    assert len(wrong_earlier_rows({0: 0, ROWS: ROWS}, counted=range(3, 11))) == 1
 
 
 def test_a_partition_that_has_not_arrived_at_its_end_is_found() -> None:

@@ -24,6 +24,9 @@ READ_WITHIN_S = 300.0
 ENERGY_ERROR = 1e-9
 """Relative, of a score's coordinates and residual: rounding only."""
 
+EARLIER_ROWS_MAX = 100_000
+"""p-values compare with at least this number of rows, if there are as many (docs/guides/scoring.md)."""
+
 
 @dataclass(frozen=True)
 class Message:
@@ -194,23 +197,35 @@ def check_dead_letters(letters: Iterable[Message], expected: Mapping[int, Expect
     ]
 
 
+class PartitionScores:
+    """The scores of a partition of the input topic, by the offset of the message and the row's place in it."""
+
+    def __init__(self, end: int) -> None:
+        self.times = np.zeros((end, ROWS), np.int32)
+        self.earlier = np.zeros((end, ROWS), np.int64)
+        """The number of rows with which the p-value compares."""
+        self.counts = np.zeros((end, ROWS), bool)
+        """Whether later p-values compare with this row: its basis had not counted it."""
+
+
 @dataclass
 class Scored:
-    """What the topic of scores contains."""
+    """What the topic of scores contains. `foreign`: messages that are no score of a row of the input topic."""
 
+    partitions: dict[int, PartitionScores]
     scores: int = 0
-    repeated: int = 0
-    violations: list[str] = field(default_factory=list)
+    foreign: list[str] = field(default_factory=list)
+
+    @property
+    def repeated(self) -> int:
+        return sum(int(np.sum(np.maximum(one.times - 1, 0))) for one in self.partitions.values())
 
 
-def check_scores(scores: Iterable[Message], topic: str, expected: Mapping[int, Expected], *, once: bool) -> Scored:
-    """Every row has its score, with `once` exactly one. Nothing else has one: no bad message, no tombstone.
-
-    A row is named by its partition, offset and place in the message. Its score is of this row and of no other one: the
-    squares of its coordinates and its residual add up to its energy, where distances are measured from zero.
+def read_scores(scores: Iterable[Message], topic: str, expected: Mapping[int, Expected]) -> Scored:
+    """A row is named by its partition, offset and place in the message. Its score is of this row and of no other one:
+    the squares of its coordinates and its residual add up to its energy, where distances are measured from zero.
     """
-    found = Scored()
-    times = {p: np.zeros((one.end, ROWS), np.int32) for p, one in expected.items()}
+    found = Scored({p: PartitionScores(one.end) for p, one in expected.items()})
     for message in scores:
         found.scores += 1
         try:
@@ -218,21 +233,46 @@ def check_scores(scores: Iterable[Message], topic: str, expected: Mapping[int, E
             partition, offset, row = score["partition"], score["offset"], score["row"]
             energy = sum(one**2 for one in score["coordinates"]) + score["residual"]
             wanted = expected[partition].energies[offset][row]
+            earlier, counted = score["earlier_rows"], score["basis"]["counted"]
             is_right = score["topic"] == topic and row >= 0 and abs(energy - wanted) <= ENERGY_ERROR * wanted
         except (ValueError, LookupError, TypeError):
             is_right = False
         if is_right:
-            times[partition][offset, row] += 1
+            one, place = found.partitions[partition], (offset, row)
+            one.times[place] += 1
+            one.earlier[place], one.counts[place] = earlier, not counted
         else:
-            found.violations.append(f"no score of a row: {(message.value or b'')!r:.300}")
-    for partition, one in expected.items():
-        seen = times[partition]
-        found.repeated += int(np.sum(np.maximum(seen - 1, 0)))
-        missing = [offset for offset in one.energies if not seen[offset].all()]
-        twice = np.flatnonzero((seen > 1).any(axis=1)).tolist() if once else []
-        found.violations += [f"partition {partition}: a row at offset {offset} has no score" for offset in missing]
-        found.violations += [f"partition {partition}: a row at offset {offset} has several scores" for offset in twice]
+            found.foreign.append(f"no score of a row: {(message.value or b'')!r:.300}")
     return found
+
+
+def check_scores(scored: Scored, expected: Mapping[int, Expected], *, once: bool) -> list[str]:
+    """Every row has its score, with `once` exactly one. Nothing else has one: no bad message, no tombstone."""
+    wrong = list(scored.foreign)
+    for partition, one in expected.items():
+        times = scored.partitions[partition].times
+        missing = [offset for offset in one.energies if not times[offset].all()]
+        twice = np.flatnonzero((times > 1).any(axis=1)).tolist() if once else []
+        wrong += [f"partition {partition}: a row at offset {offset} has no score" for offset in missing]
+        wrong += [f"partition {partition}: a row at offset {offset} has several scores" for offset in twice]
+    return wrong
+
+
+def check_earlier_rows(scored: Scored, expected: Mapping[int, Expected]) -> list[str]:
+    """Where each row has exactly one score: p-values compare with every earlier row that no basis had counted, once.
+
+    Rows that were scored together have the same earlier rows: those before the first of them.
+    """
+    wrong = []
+    for partition, one in expected.items():
+        places, found = sorted(one.energies), scored.partitions[partition]
+        earlier, counts = found.earlier[places].ravel(), found.counts[places].ravel()
+        before = np.cumsum(counts) - counts
+        is_first = np.diff(earlier, prepend=-1) != 0
+        for at in np.flatnonzero(is_first & (before < EARLIER_ROWS_MAX) & (earlier != before)).tolist():
+            what = f"has {earlier[at]:,} earlier rows, not {before[at]:,}"
+            wrong.append(f"partition {partition}: the score of row {at % ROWS} at offset {places[at // ROWS]} {what}")
+    return wrong
 
 
 def check_published_once(snapshots: Iterable[Message]) -> list[str]:
