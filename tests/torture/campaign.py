@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from sfd_stream.errors import NoSnapshotError
 from sfd_stream.reader.reader import SnapshotReader
@@ -333,14 +333,16 @@ class Campaign:
         return next((late for stage in stages if (late := stage())), [])
 
     def _committed(self, group: str) -> dict[int, int]:
+        """Empty while a transaction on these offsets is open: then the broker does not answer."""
         consumer = Consumer({"bootstrap.servers": self.parts.brokers.direct, "group.id": group, "log_level": 0})
         try:
-            return {
-                o.partition: o.offset
-                for o in consumer.committed([TopicPartition(self.topic, p) for p in self.ends], 30)
-            }
+            found = consumer.committed([TopicPartition(self.topic, p) for p in self.ends], 30)
+        except KafkaException as error:
+            self._log(f"offsets of group {group}: {error}")
+            return {}
         finally:
             consumer.close()
+        return {one.partition: one.offset for one in found}
 
     def published(self, topic: str) -> dict[int, int]:
         """The offset of the newest snapshot by partition, as a cold reader gets it."""
