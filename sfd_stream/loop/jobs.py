@@ -19,6 +19,9 @@ from sfd_stream.state.steps import Answer, GetMany, Question, Steps
 T = TypeVar("T")
 K = TypeVar("K")
 
+STUCK_S = 30.0
+"""A job that has been at one step for longer is logged, and again after each further STUCK_S."""
+
 
 @dataclass(eq=False)
 class Wait:
@@ -67,6 +70,8 @@ class Running(Generic[K]):
     job: Job[Any]
     wait: Wait
     error: BaseException | None = None  # the error that ended it
+    logged_s: float = 0.0
+    """When it was last logged because it did not progress."""
 
 
 @dataclass(eq=False)
@@ -105,6 +110,15 @@ class Jobs(Generic[K]):
                 del self._running[running.key]
                 ended.append(running)
         return ended
+
+    def stuck(self) -> Iterator[tuple[Running[K], float]]:
+        """The jobs to log now because they do not progress, each with the time that it has been at its step."""
+        now_s = self.runtime.clock()
+        for running in self:
+            since_s = now_s if running.wait.since_s is None else running.wait.since_s
+            if now_s - max(since_s, running.logged_s) >= STUCK_S:
+                running.logged_s = now_s
+                yield running, round(now_s - since_s)
 
     def cancel(self, key: K) -> None:
         """Closes the job. A request that is under way may still take effect; no other one follows."""

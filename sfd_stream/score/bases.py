@@ -36,6 +36,8 @@ from sfd_stream.wire.scores import BasisNote
 
 READ_EVERY_S = 1.0
 LOG_EVERY_S = 60.0
+FIRST_SNAPSHOT = "first snapshot"
+"""The step of a claim that waits for a basis."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -228,7 +230,7 @@ class Bases:
 
     def available(self) -> Job[None]:
         while self.missing is not None:
-            yield Wait("first snapshot")
+            yield Wait(FIRST_SNAPSHOT)
 
     def for_rows_from(self, partition: int, offset: int) -> ScoringBasis:
         """The newest basis that has not counted the record at `offset`, or else the newest."""

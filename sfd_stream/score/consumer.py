@@ -25,7 +25,7 @@ from sfd_stream.loop.questions import Questions
 from sfd_stream.loop.runtime import Runtime
 from sfd_stream.observe.logs import Log
 from sfd_stream.score.background import Background
-from sfd_stream.score.bases import Bases, ScoringBasis
+from sfd_stream.score.bases import FIRST_SNAPSHOT, Bases, ScoringBasis
 from sfd_stream.score.delivery import WITH_STATE, AtLeastOnce, Share
 from sfd_stream.score.partitions import PendingBatch, ScoredPartition
 from sfd_stream.score.scoring import BatchScorer, ScoredBatch
@@ -57,6 +57,11 @@ ENDS_EVERY_S, ENDS_TIMEOUT_S = 5.0, 3.0
 
 LEAVE_S, FLUSH_S = 5.0, 1.0
 ROUND = "round"
+
+STUCK: Mapping[str, str] = {
+    "claim": "claim of partitions does not progress",
+    "publication": "delivery of scores does not progress",
+}
 
 
 @dataclass(eq=False)
@@ -357,6 +362,7 @@ class ScoreConsumer:
         if now_s >= self._next_status_s:
             self._next_status_s = now_s + STATUS_EVERY_S
             self._update_status()
+            self._log_stuck()
         if self.until_end:
             self._check_end()
 
@@ -378,6 +384,19 @@ class ScoreConsumer:
             basis_rows=None if basis is None else basis.scorer.rows,
             drift={owned.number: found for owned in read if (found := self._drift_of(owned))},
         )
+
+    def _log_stuck(self) -> None:
+        """Why there is no first snapshot is logged by `Bases`."""
+        for running, for_s in self.jobs.stuck():
+            if running.wait.what != FIRST_SNAPSHOT:
+                claimed = [owned for owned in self.partitions.values() if not owned.is_read]
+                self.log.warning(
+                    STUCK[running.kind],
+                    partitions=sorted(owned.number for owned in (self._in_round if running.key == ROUND else claimed)),
+                    step=running.wait.what,
+                    for_s=for_s,
+                    reason=running.wait.failure or "no answer yet",
+                )
 
     def _ask_ends(self, read: Sequence[ScoredPartition]) -> None:
         answered = self._asking_ends.take()

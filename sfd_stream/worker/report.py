@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 
 from sfd_stream.errors import SfdError
 from sfd_stream.kafka.source import Source
-from sfd_stream.loop.jobs import Job, Jobs, Running, Wait, answer
+from sfd_stream.loop.jobs import STUCK_S, Job, Jobs, Running, Wait, answer
 from sfd_stream.loop.runtime import Plan, Runtime
 from sfd_stream.observe.facts import LoopState
 from sfd_stream.observe.spectra import StateSample
@@ -27,10 +27,8 @@ from sfd_stream.worker.partitions import OwnedPartition, Partitions, Phase
 from sfd_stream.worker.sketch_thread import SketchThread
 
 ENDS_EVERY_S, ENDS_TIMEOUT_S = 5.0, 10.0
-STUCK_S, SILENT_S = 30.0, 60.0
-"""A job that waits for one answer longer than STUCK_S is logged, and again after each STUCK_S. A partition that has
-records and delivers none is silent after SILENT_S."""
-
+SILENT_S = 60.0
+"""A partition that has records and delivers none is silent after this time."""
 
 STUCK: Mapping[str, str] = {
     "claim": "partition claim does not progress",
@@ -50,7 +48,6 @@ class Memory:
     delivered: tuple[float, int | None] = (0.0, None)  # when a record last arrived or none was expected; the position
     replay_to: int | None = None  # the log's end when the partition was restored
     is_replayed: bool = False
-    stuck_logged_s: float = 0.0
     is_silent: bool = False
     is_waiting: bool = False
     is_behind: bool = False
@@ -125,8 +122,10 @@ class Report:
         self._watch.sampler.consider({owned.number: owned.live.facts.rows for owned in read}, self._copy_state)
         parts = [self._status_of(owned, loop) for owned in ours]
         self._watch.update(parts, loop)
+        for running, for_s in self._jobs.stuck():
+            reason = running.wait.failure or "no answer yet"
+            running.key.log.warning(STUCK[running.kind], step=running.wait.what, for_s=for_s, reason=reason)
         for owned, part in zip(ours, parts, strict=True):
-            self._log_stuck(owned)
             self._log_silent(owned, part)
             self._log_waiting(owned)
 
@@ -193,17 +192,6 @@ class Report:
         return 0.0 if taken is None else _age_s(taken.unpublished, now_s)
 
     # Log lines
-
-    def _log_stuck(self, owned: OwnedPartition) -> None:
-        """Logs a job that has waited STUCK_S for one answer, and again after each further STUCK_S."""
-        running, memory, now_s = self._jobs.of(owned), self.memory(owned), self._runtime.clock()
-        if running is None:
-            return
-        since_s = now_s if running.wait.since_s is None else running.wait.since_s
-        if now_s - max(since_s, memory.stuck_logged_s) >= STUCK_S:
-            memory.stuck_logged_s = now_s
-            reason = running.wait.failure or "no answer yet"
-            owned.log.warning(STUCK[running.kind], step=running.wait.what, for_s=round(now_s - since_s), reason=reason)
 
     def _log_silent(self, owned: OwnedPartition, part: PartitionStatus) -> None:
         """Logs once when a partition falls silent, and once when it delivers again."""

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from sfd_stream.errors import StoreRefusedError, StoreUnavailableError
-from sfd_stream.loop.jobs import Job, Jobs, Wait, answer, procedure
+from sfd_stream.loop.jobs import STUCK_S, Job, Jobs, Wait, answer, procedure
 from sfd_stream.loop.runtime import Runtime
 from sfd_stream.state.protocol import Created, create
 from sfd_stream.state.steps import Answer, GetMany, Steps, get_many
@@ -54,6 +54,31 @@ def test_a_job_is_resumed_when_its_answer_is_here_and_not_before() -> None:
     (finished,) = jobs.advance()
     assert (finished.key, finished.kind, finished.error, notes) == (0, "claim", None, ["yes"])
     assert not jobs
+
+
+def test_a_job_that_does_not_progress_is_reported_again_and_again_until_it_takes_a_step() -> None:
+    clock, first, second = Clock(), Future[str](), Future[str]()
+
+    def job() -> Job[None]:
+        yield from answer("first", first)
+        yield from answer("second", second)
+
+    jobs = Jobs[int](runtime_on(clock=clock))
+    jobs.start(0, "claim", job())
+
+    def stuck() -> list[tuple[str, float]]:
+        jobs.advance()
+        return [(running.wait.what, for_s) for running, for_s in jobs.stuck()]
+
+    reported = []
+    for _ in range(int(2.5 * STUCK_S)):
+        clock.now += 1.0
+        reported += stuck()
+    assert [what for what, _ in reported] == ["first", "first"]
+    first.set_result("yes")
+    assert stuck() == []
+    clock.now += STUCK_S
+    assert stuck() == [("second", STUCK_S)]
 
 
 def test_a_cancelled_job_is_closed_and_its_answer_reaches_nobody() -> None:

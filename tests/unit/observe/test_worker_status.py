@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from sfd_stream import FrequentDirections
+from sfd_stream.loop.jobs import STUCK_S
 from sfd_stream.observe.facts import LoopState, preview
 from sfd_stream.observe.registry import exposition
 from sfd_stream.observe.spectra import (
@@ -29,7 +30,7 @@ from sfd_stream.state.partition import PartitionState, Shape
 from sfd_stream.wire.columns import FixedColumns, HashedColumns
 from sfd_stream.wire.rows.decode import decode
 from sfd_stream.wire.rows.encode import encode_row
-from sfd_stream.worker.report import SILENT_S, STUCK_S
+from sfd_stream.worker.report import SILENT_S
 from tests.support.watched import AtOnce, Clock, Stage, settings_of
 
 

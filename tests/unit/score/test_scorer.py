@@ -15,6 +15,7 @@ from sfd_stream.score.consumer import ROWS_MAX
 from tests.support.kafka import Broker
 from tests.support.slow import smoke_first
 from tests.system.conftest import MakeRun
+from tests.system.fakes import Diary
 from tests.system.runs import Rows, wait_until
 from tests.unit.score.scored import Scorer, Scoring, every_row, records_of
 
@@ -63,6 +64,31 @@ def test_before_the_first_snapshot_nothing_is_scored_and_nothing_is_lost(kafka: 
     second.stop()
     assert {place[1] for place in scoring.counts()} == set(range(5, 20))
     assert {score["basis"]["counted"] for score in scoring.scores() if score["offset"] >= 10} == {False}
+
+
+def test_a_claim_that_waits_for_an_open_transaction_is_logged_until_it_ends(
+    kafka: Broker, make_run: MakeRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sfd_stream.loop.jobs.STUCK_S", 0.5)
+    topic, rows = kafka.create_topic(), Rows.random(200)
+    rows.produce(kafka, topic)
+    scoring = Scoring.of(make_run(kafka, topic))
+    scoring.sketch()
+    member = Consumer({"bootstrap.servers": kafka.bootstrap, "group.id": scoring.settings().score_group})
+    other = Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": f"other-{topic}"})
+    other.init_transactions(30)
+    other.begin_transaction()
+    other.send_offsets_to_transaction([TopicPartition(topic, 0, 5)], member.consumer_group_metadata(), 30)
+    member.close()
+    consumer, diary = consumer_of(scoring.settings()), Diary()
+    consumer.log = diary
+    scorer = Scorer(consumer)
+    event = "claim of partitions does not progress"
+    wait_until(lambda: [line for line in diary.of(event) if line["reason"] != "no answer yet"], event)
+    assert {(line["step"], *line["partitions"]) for line in diary.of(event)} == {("committed offsets", 0)}
+    other.abort_transaction(30)
+    scoring.until_scored({0: 10})
+    scorer.stop()
 
 
 def test_a_new_snapshot_becomes_the_basis_of_later_rows(kafka: Broker, make_run: MakeRun) -> None:

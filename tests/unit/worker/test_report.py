@@ -8,9 +8,10 @@ import threading
 import pytest
 
 from sfd_stream.kafka.records import PartitionBatch
+from sfd_stream.loop.jobs import STUCK_S
 from sfd_stream.observe.status import PartitionStatus, as_json
 from sfd_stream.observe.worker_status import STATUS_EVERY_S
-from sfd_stream.worker.report import ENDS_EVERY_S, SILENT_S, STUCK_S
+from sfd_stream.worker.report import ENDS_EVERY_S, SILENT_S
 from sfd_stream.worker.worker import Worker
 from tests.support.watched import Clock
 from tests.system.fakes import plan_of, rows, worker_on
