@@ -201,7 +201,7 @@ class Campaign:
         return self.run_settings.settings().score_group
 
     def _scorer(self, brokers: Brokers, store: NetworkStore | DiskStore, name: str) -> Path:
-        """Around zero, a row's energy is in its score, so that the truth can tell of which row a score is."""
+        """Distances are from zero: the checks then find a score that is of another row, by the row's energy."""
         return self._config(
             brokers,
             store,
