@@ -93,6 +93,7 @@ class Tail:
 
     def close(self) -> None:
         self._consumer.close()
+        del self._admin  # the reader is in a cycle with its consumer's callback, and Python's collector runs seldom
 
     def _connected(self) -> Consumer:
         return create(Consumer, {**self._properties, **self._callbacks})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from types import SimpleNamespace
 from typing import Any
 
@@ -114,3 +116,20 @@ def test_a_live_reader_keeps_a_client_that_has_read_everything(tail_of: Any) -> 
     tail._assigned(30.0)
     assert sum(len(tail.poll(0.1)) for _ in range(60)) == 20
     assert len(broker.clients) == 1
+
+
+def test_a_closed_reader_keeps_no_client(tail_of: Any) -> None:
+    """Each has some ten threads. A reader is in a cycle, and Python's collector runs seldom in a program."""
+
+    class Client:
+        pass
+
+    tail = tail_of(SlowBroker(20))
+    tail._admin = Client()
+    client = weakref.ref(tail._admin)
+    gc.disable()
+    try:
+        tail.close()
+        assert client() is None
+    finally:
+        gc.enable()
