@@ -68,6 +68,8 @@ def _run(future: Future[T], call: Callable[[], T]) -> None:
         future.set_result(call())
     except BaseException as error:  # noqa: BLE001 - it belongs to the future
         future.set_exception(error)
+    finally:
+        del future, call  # the error refers to this frame: with them it would be a cycle, left to Python's collector
 
 
 class Computing:

@@ -107,6 +107,14 @@ class TransactionalSink:
 
         Raises BrokerRefusedError if trying again does not help.
         """
+        try:
+            self._transact(offsets, group, messages)
+        except (NotCommittedError, BrokerRefusedError) as error:
+            # Its frames refer to a producer that is not used again: with them it would live as long as the error.
+            error.__context__ = None
+            raise error.with_traceback(None) from None
+
+    def _transact(self, offsets: Sequence[Offset], group: bytes, messages: Sequence[Outgoing]) -> None:
         deadline = self._clock() + self._give_up_s
         try:
             producer = self._ready(deadline)
@@ -210,7 +218,10 @@ class TransactionalSink:
         if not wait([done], _TURN_S + _OVERDUE_S).done:
             self._producer = None
             raise NotCommittedError(f"the client did not return within {_TURN_S + _OVERDUE_S:g} s", certain=False)
-        done.result()
+        try:
+            done.result()
+        finally:
+            del done  # an error refers to this frame: a cycle that would keep the producer
 
     def _not_committed(self, error: KafkaError) -> Exception:
         certain = error.txn_requires_abort() and self._abort()

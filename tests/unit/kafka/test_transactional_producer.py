@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import uuid
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -19,8 +21,10 @@ from sfd_stream.kafka.records import Start
 from sfd_stream.kafka.source import Source
 from sfd_stream.kafka.topic_reader import Tail
 from sfd_stream.kafka.transactional_producer import NotCommittedError, Offset, Outgoing, TransactionalSink
+from sfd_stream.threads import DaemonExecutor
 from tests.support.kafka import Broker
 from tests.support.kafka_fixtures import PrivateBrokers
+from tests.system.runs import wait_until
 
 SHORT = {"transaction.timeout.ms": 2000, "message.timeout.ms": 2000}
 SESSION = {"session.timeout.ms": 1500, "heartbeat.interval.ms": 300, "log_level": 0}
@@ -240,6 +244,10 @@ class ScriptedProducer:
             self.timeouts["never"] -= 1
             threading.Event().wait(600)
         self._step("offsets")
+        if self.timeouts.get("refused", 0):
+            raise KafkaException(KafkaError(KafkaError.ILLEGAL_GENERATION, "refused", txn_requires_abort=True))
+
+    def abort_transaction(self, _: float) -> None: ...
 
     def commit_transaction(self, _: float) -> None:
         self._step("commit")
@@ -301,3 +309,19 @@ def test_a_step_that_ignores_its_time_limit_is_abandoned_with_its_producer(monke
     commit()
     assert [producer.committed for producer in ScriptedProducer.made] == [0, 1], "the next has a producer of its own"
     assert len(failures) == 1
+
+
+def test_a_producer_that_is_not_used_again_ends_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each has some ten threads, and Python's collector, which would find it in a cycle, runs seldom in a program."""
+    monkeypatch.setattr(ScriptedProducer, "made", [], raising=False)
+    monkeypatch.setattr(ScriptedProducer, "timeouts", {"refused": 1}, raising=False)
+    monkeypatch.setattr(transactional_producer, "Producer", ScriptedProducer)
+    sink, thread = TransactionalSink({"bootstrap.servers": "b:1"}, "id", give_up_s=10), DaemonExecutor(1, "test")
+    gc.disable()
+    try:
+        sent = thread.submit(sink.commit, [Offset("t", 0, 1, "")], b"group", [])
+        assert isinstance(sent.exception(30), NotCommittedError)
+        used = weakref.ref(ScriptedProducer.made.pop())
+        wait_until(lambda: used() is None, "the end of the producer")
+    finally:
+        gc.enable()
