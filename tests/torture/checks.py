@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from tests.torture.campaign import Campaign
 
 PEAK = {"rss_bytes": 600 * 2**20, "threads": 150, "files": 300}
-"""At any time. Under transactional delivery each partition has a producer, and replaced producers close slowly while
-the broker does not answer."""
+"""At any time. With three brokers a client has some ten threads. A replaced one closes slowly while a broker does not
+answer."""
 
 SETTLED = {"rss_bytes": 400 * 2**20, "threads": 90, "files": 160}
 """After the drain."""
