@@ -211,7 +211,9 @@ class Campaign:
             dead_letters={"topic": self.score_letters},
         )
 
-    def _config(self, brokers: Brokers, store: NetworkStore | DiskStore, program: str, **changes: Mapping[str, Any]) -> Path:
+    def _config(
+        self, brokers: Brokers, store: NetworkStore | DiskStore, program: str, **changes: Mapping[str, Any]
+    ) -> Path:
         options = store.options(program)
         kafka = {**changes.pop("kafka", {}), "bootstrap.servers": brokers.through_links(program)}
         settings = self.run_settings.settings(kafka=kafka, checkpoint={"options": options}, **changes)
