@@ -19,8 +19,7 @@ from sfd_stream.state.steps import Answer, GetMany, Question, Steps
 T = TypeVar("T")
 K = TypeVar("K")
 
-STUCK_S = 30.0
-"""A job that has been at one step for longer is logged, and again after each further STUCK_S."""
+STUCK_S = 30.0  # a job that has been at one step for longer is logged, and again after each further STUCK_S
 
 
 @dataclass(eq=False)
@@ -30,12 +29,10 @@ class Wait:
     what: str
     answer: Future[Any] | None = None
     for_s: float | None = None  # time limit of the answer (TimeoutError); without an answer, the time to wait
-    since_s: float | None = None
-    """When the job came to this step. A repeated step keeps the time of its first attempt."""
+    since_s: float | None = None  # when the job came to this step; a repeated step keeps the time of its first attempt
     failure: str = ""  # why the last attempt at this step failed
     failed: BaseException | None = None  # the error of an attempt that failed just now
-    cancelled: bool = False
-    """The job was cancelled: a background thread that works for it stops before its next request."""
+    cancelled: bool = False  # the job was cancelled: its background thread stops before the next request
     started_s: float = 0.0
 
     def is_over(self, now_s: float) -> bool:
@@ -45,8 +42,7 @@ class Wait:
 
 
 Job: TypeAlias = Generator[Wait, Any, T]
-Ask: TypeAlias = Callable[[Question], Job[Any]]
-"""Answers a procedure's question to the broker."""
+Ask: TypeAlias = Callable[[Question], Job[Any]]  # answers a procedure's question to the broker
 
 
 def answer(what: str, future: Future[T], *, for_s: float | None = None) -> Job[T]:
@@ -70,8 +66,7 @@ class Running(Generic[K]):
     job: Job[Any]
     wait: Wait
     error: BaseException | None = None  # the error that ended it
-    logged_s: float = 0.0
-    """When it was last logged because it did not progress."""
+    logged_s: float = 0.0  # when it was last logged because it did not progress
 
 
 @dataclass(eq=False)
@@ -79,8 +74,7 @@ class Jobs(Generic[K]):
     """The running jobs, at most one for each key. Only the loop's thread calls it."""
 
     runtime: Runtime
-    on_failure: Callable[[Running[K], BaseException], None] = lambda _, __: None
-    """Called for each failed attempt that the job will repeat."""
+    on_failure: Callable[[Running[K], BaseException], None] = lambda _, __: None  # an attempt that will be repeated
     _running: dict[K, Running[K]] = field(default_factory=dict)
 
     def __len__(self) -> int:
@@ -115,8 +109,8 @@ class Jobs(Generic[K]):
         """The jobs to log now because they do not progress, each with the time that it has been at its step."""
         now_s = self.runtime.clock()
         for running in self:
-            since_s = now_s if running.wait.since_s is None else running.wait.since_s
-            if now_s - max(since_s, running.logged_s) >= STUCK_S:
+            since_s = running.wait.since_s
+            if since_s is not None and now_s - max(since_s, running.logged_s) >= STUCK_S:
                 running.logged_s = now_s
                 yield running, round(now_s - since_s)
 

@@ -21,8 +21,6 @@ from sfd_stream.threads import Computing, DaemonExecutor
 
 T = TypeVar("T")
 
-IO_THREADS = 8
-
 
 @dataclass(frozen=True)
 class Plan:
@@ -42,14 +40,12 @@ class Runtime:
     """The outside world of one worker or scorer. The loop's thread alone calls `wait`; any thread may call `wake`."""
 
     store: Store
-    reach: Callable[[str], None] | None = None
-    """Called at each named point of the protocol, on a background thread: tests stop or kill the process there."""
+    reach: Callable[[str], None] | None = None  # called at each named point, on a background thread: for tests
     clock: Callable[[], float] = time.monotonic
     wall_clock: Callable[[], float] = time.time
     random: Callable[[], float] = random.random
     nonce: Callable[[], str] = lambda: uuid.uuid4().hex
-    io: Executor = field(default_factory=lambda: DaemonExecutor(IO_THREADS, "io"))
-    """Store and broker requests, and the computations between them."""
+    io: Executor = field(default_factory=lambda: DaemonExecutor(8, "io"))  # requests, and computations between them
     sketch: Executor = field(default_factory=lambda: DaemonExecutor(1, "sketch"))
     transactions: Executor = field(default_factory=lambda: DaemonExecutor(1, "transactions"))
     computing: Computing = field(default_factory=Computing)

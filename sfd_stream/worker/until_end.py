@@ -37,8 +37,7 @@ class UntilEnd:
 
     def __post_init__(self) -> None:
         self.publishes = self.plan.snapshot.topic is not None
-        self._done: set[int] = set()
-        """Partitions of other workers whose rows are committed and published. This does not change any more."""
+        self._done: set[int] = set()  # partitions of other workers whose rows are committed and published for good
         self._unpublished_since_s: dict[int, float] = {}
         self._since_s = self.runtime.clock()
 
