@@ -39,16 +39,16 @@ def logging_restored() -> Iterator[None]:
 
 UNMEASURED = (
     "tests/simulation/",
-    "tests/unit/sketch/test_certificate",
+    "tests/unit/sketch/scoring/test_score_laws",
+    "tests/unit/sketch/test_builder",
     "tests/unit/sketch/test_changes",
     "tests/unit/sketch/test_laws",
     "tests/unit/sketch/test_merge",
     "tests/unit/sketch/test_mutations",
-    "tests/unit/sketch/test_queries",
-    "tests/unit/sketch/test_resume",
-    "tests/unit/sketch/scoring/test_score_laws",
+    "tests/unit/sketch/test_sketch",
+    "tests/unit/sketch/test_verify",
     "tests/unit/state/test_schedules",
-    "tests/unit/wire/rows/test_laws",
+    "tests/unit/wire/rows/test_decode",
 )
 """Laws over hundreds of random cases. Watching each line would double their time, and others reach the same lines."""
 

@@ -20,7 +20,7 @@ from sfd_stream.wire.formats.proto_text import parse_proto
 from sfd_stream.wire.formats.records import RecordDecoder
 from sfd_stream.wire.rows.part import RowLimits
 from tests.unit.wire.formats.events import PROTO
-from tests.unit.wire.formats.test_compiled import PROTO as ALL_TYPES
+from tests.unit.wire.test_compiled import PROTO as ALL_TYPES
 from tests.unit.wire.formats.test_formats import Registry, Schema
 
 TEXTS = {

@@ -29,7 +29,7 @@ from tests.unit.wire.formats import events as shop
 from tests.unit.wire.formats.mutations import mutated
 from tests.unit.wire.formats.reference import assert_same, reference
 
-ROOT = Path(__file__).parents[4]
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture(autouse=True)
