@@ -46,6 +46,10 @@ def spiked(rng: np.random.Generator, n: int, d: int) -> Any:
     return noise + (rng.standard_normal((n, len(strengths))) * strengths) @ directions.T
 
 
+def spiked_rows(n: int, d: int) -> Any:
+    return sp.csr_array(spiked(np.random.default_rng(4), n, d))
+
+
 def decaying(rng: np.random.Generator, n: int, d: int) -> Any:
     """Singular values that fall by a third each: what is missed is most of what there is."""
     Q = np.linalg.qr(rng.standard_normal((d, d)))[0]

@@ -1,20 +1,23 @@
-"""A builder's state taken out as bytes and put back goes on bit for bit, at every point of a stream."""
+"""A builder can be stopped and resumed at every row, bit for bit. It refuses rows that it could never shrink."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sfd_stream import FrequentDirections, SparseFrequentDirections
-from sfd_stream.sketch.builder import SketchBuilder
+from sfd_stream.sketch.builder import Parameters, SketchBuilder
 from sfd_stream.sketch.rows import RowBlock
-from tests.unit.sketch.matrices import METHODS, Case, as_it_comes, cases, examples
+from sfd_stream.sketch.sketch import SQUARES_MAX
+from tests.unit.sketch.matrices import METHODS, Case, as_it_comes, built, cases, examples, spiked_rows
 
 
 def at_odd_offset(array: Any, order: str = "C") -> Any:
@@ -100,3 +103,23 @@ def test_floating_counters_do_not_depend_on_batches(case: Case, at: list[int]) -
     assert whole.squared_frobenius == split.squared_frobenius
     assert whole.column_sums.tobytes() == split.column_sums.tobytes()
     assert (whole.weight, whole.delta, whole.rounding) == (split.weight, split.delta, split.rounding)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_squares_that_add_up_beyond_float64_are_refused_and_change_nothing(method: str) -> None:
+    builder = built(spiked_rows(60, 4), Parameters(4, 2, method, buffer_entries_max=100))
+    builder.totals = replace(builder.totals, squared_frobenius=SQUARES_MAX)
+    large = RowBlock.from_csr(sp.csr_array(np.full((400, 4), 1e150)))
+    before, seen, pending = builder.state(), builder.sketch(), builder.rows
+    with pytest.raises(OverflowError, match="squared Frobenius norm"):
+        builder.absorb(large)  # more than a buffer
+    assert builder.state()[0] == before[0]
+    assert builder.rows == pending
+    assert builder.sketch() == seen
+
+
+def test_a_buffer_never_outgrows_what_32_bit_row_pointers_can_count() -> None:
+    for method in METHODS:
+        capacity = Parameters(2**31, 10_000, method).capacity(0)
+        limits = [limit for limit in (capacity.entries, capacity.nnz) if limit is not None]
+        assert method == "dense" or min(limits) < 2**31 - 2**20

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sfd_stream import HashedColumns, Sketch, SparseFrequentDirections
+from sfd_stream import Sketch, SparseFrequentDirections
 from sfd_stream.sketch.builder import Parameters, SketchBuilder
 from sfd_stream.sketch.rows import RowBlock
 from sfd_stream.sketch.verify import EPS
@@ -93,21 +93,3 @@ def test_deviations_are_those_of_the_rows(half_life: float | None) -> None:
     assert sketch.deviations[3] == 0, "a constant column: its rounding is no deviation"
     with pytest.raises(ValueError, match="column_squares"):
         _ = replace(sketch, column_squares=None).deviations
-
-
-def test_causes_have_z_scores_by_name() -> None:
-    rng = np.random.default_rng(2)
-    days = [{"sun": 5 + rng.normal(), "sea": 2.0, "wind": rng.normal()} for _ in range(200)]
-    columns = HashedColumns(1024)
-    sketch = SparseFrequentDirections(4, features=columns, column_squares=True).fit(days).sketch()
-    odd = {"sun": 9.0, "sea": 2.0, "wind": -3.0, "rain": 4.0}
-    found = {cause.name: cause.z for cause in sketch.scorer(2).explain(odd, top=10).residual}
-    values = np.array([[day["sun"], day["wind"]] for day in days])
-    wanted = (np.array([9.0, -3.0]) - values.mean(axis=0)) / values.std(axis=0)
-    assert [found.get("sun", wanted[0]), found.get("wind", wanted[1])] == pytest.approx(wanted.tolist())
-    t2 = {cause.name: cause.z for cause in sketch.scorer(2).explain(odd, top=10).t2}
-    assert t2["sun"] == pytest.approx(wanted[0])
-    assert t2["wind"] == pytest.approx(wanted[1])
-    assert found["rain"] is None, "a column that never varied has no z-score"
-    plain = SparseFrequentDirections(4, features=columns).fit(days).sketch()
-    assert {cause.z for cause in plain.scorer(2).explain(odd).residual} == {None}

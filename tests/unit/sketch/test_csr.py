@@ -10,7 +10,6 @@ import scipy.sparse as sp
 
 from sfd_stream.sketch.csr import Csr
 from sfd_stream.sketch.rows import RowBlock
-from sfd_stream.sketch.stack import Split
 
 
 @pytest.fixture(params=[(0, 7), (1, 1), (30, 50), (200, 3)], ids=str)
@@ -63,18 +62,3 @@ def test_a_place_that_would_be_a_copy_is_refused(A: Csr) -> None:
         A.add_sum_of(0, A.shape[0], np.ones(A.shape[0]), np.zeros(A.shape[1] + 1))
     with pytest.raises(AssertionError):
         A.add_sum_of(0, A.shape[0], np.ones(A.shape[0] + 1), np.zeros(A.shape[1]))
-
-
-@pytest.mark.parametrize("rows_alike", [False, True])
-@pytest.mark.parametrize("columns", [64, 200, 1_000])
-def test_dense_columns_are_seen_however_regular_the_rows_are(columns: int, rows_alike: bool) -> None:
-    """Every so-manieth non-zero would always see the same columns of rows that are all as long."""
-    dense = np.arange(0, 1_000, 1_000 // columns)[:columns]
-    X = np.zeros((900, 1_000))
-    X[:, dense] = 1.0
-    if not rows_alike:
-        X[np.random.default_rng(0).random(X.shape) < 0.02] += 1.0
-    split = Split.of(Csr.of(RowBlock.from_csr(sp.csr_array(X))))
-    assert split.hot.tolist() == dense.tolist()
-    np.testing.assert_array_equal(split.cold.dense()[:, dense], 0.0)
-    np.testing.assert_array_equal(split.H, X[:, dense])

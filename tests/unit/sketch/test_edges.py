@@ -11,20 +11,18 @@ import pytest
 import scipy.sparse as sp
 
 from sfd_stream import FrequentDirections, Sketch, SparseFrequentDirections
-from sfd_stream.sketch import iteration
-from sfd_stream.sketch.buffer import Capacity, RowBuffer
 from sfd_stream.sketch.builder import Parameters
-from sfd_stream.sketch.rows import RowBlock
-from sfd_stream.sketch.shrink import exact_shrink
 from sfd_stream.sketch.sketch import SQUARES_MAX
-from sfd_stream.sketch.stack import Stack
-from tests.unit.sketch.matrices import METHODS, Case, as_it_comes, built, error_range, flat, obeys_its_bound, spiked
-
-RNG_SEED = 4
-
-
-def rows(n: int, d: int) -> Any:
-    return sp.csr_array(spiked(np.random.default_rng(RNG_SEED), n, d))
+from tests.unit.sketch.matrices import (
+    METHODS,
+    Case,
+    as_it_comes,
+    built,
+    error_range,
+    flat,
+    obeys_its_bound,
+    spiked_rows,
+)
 
 
 def sketched(A: Any, method: str, ell: int, buffer: int = 600) -> Any:
@@ -36,7 +34,7 @@ def sketched(A: Any, method: str, ell: int, buffer: int = 600) -> Any:
     ("n", "d", "ell"), [(30, 1, 3), (80, 20, 1), (80, 1, 1), (60, 12, 12), (60, 12, 40), (5, 30, 8), (1, 30, 8)]
 )
 def test_few_columns_few_rows_and_any_ell(method: str, n: int, d: int, ell: int) -> None:
-    A = rows(n, d)
+    A = spiked_rows(n, d)
     sketch = sketched(A, method, ell)
     assert len(sketch.matrix) <= ell
     assert obeys_its_bound(A, sketch)
@@ -44,7 +42,7 @@ def test_few_columns_few_rows_and_any_ell(method: str, n: int, d: int, ell: int)
 
 @pytest.mark.parametrize("method", METHODS)
 def test_with_room_for_every_row_nothing_is_lost_but_rounding(method: str) -> None:
-    A = rows(12, 40)
+    A = spiked_rows(12, 40)
     sketch = sketched(A, method, 16, 10**6)
     assert error_range(A, sketch)[1] <= 1e-12 * sketch.squared_frobenius
     assert sketch.delta <= 1e-10 * sketch.squared_frobenius
@@ -61,7 +59,7 @@ def test_rank_below_ell_loses_nothing_and_ends(method: str) -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_empty_rows_count_as_rows(method: str) -> None:
-    A = sp.vstack([sp.csr_array((70, 30)), rows(90, 30), sp.csr_array((40, 30))], format="csr")
+    A = sp.vstack([sp.csr_array((70, 30)), spiked_rows(90, 30), sp.csr_array((40, 30))], format="csr")
     sketch = sketched(A, method, 6, 120)
     assert (sketch.rows, sketch.weight) == (200, 200)
     assert obeys_its_bound(A, sketch)
@@ -93,7 +91,7 @@ def test_one_giant_row_is_kept_and_drowns_nothing_in_the_bound(method: str, at: 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_repeated_identical_rows_are_one_direction(method: str) -> None:
-    A = sp.csr_array(np.tile(rows(1, 50).toarray(), (200, 1)))
+    A = sp.csr_array(np.tile(spiked_rows(1, 50).toarray(), (200, 1)))
     sketch = sketched(A, method, 10, 3000)
     assert obeys_its_bound(A, sketch)
     assert sketch.singular_values()[0] ** 2 == pytest.approx(sketch.squared_frobenius, rel=1e-9)
@@ -101,7 +99,7 @@ def test_repeated_identical_rows_are_one_direction(method: str) -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_columns_never_touched_stay_zero(method: str) -> None:
-    A = sp.hstack([rows(120, 60), sp.csr_array((120, 40))], format="csr")
+    A = sp.hstack([spiked_rows(120, 60), sp.csr_array((120, 40))], format="csr")
     sketch = sketched(A, method, 12, 4000)
     assert not sketch.matrix[:, 60:].any()
     assert not sketch.column_sums[60:].any()
@@ -110,7 +108,7 @@ def test_columns_never_touched_stay_zero(method: str) -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_values_of_1e_160_have_squares_near_zero_and_are_sketched_all_the_same(method: str) -> None:
-    A = rows(120, 60)
+    A = spiked_rows(120, 60)
     plain, tiny = sketched(A, method, 14, 3500), sketched(A * 1e-160, method, 14, 3500)
     B, tiny_B = plain.matrix, tiny.matrix * 1e160
     np.testing.assert_allclose(tiny_B.T @ tiny_B, B.T @ B, atol=1e-6 * plain.squared_frobenius)
@@ -121,7 +119,7 @@ def test_values_of_1e_160_have_squares_near_zero_and_are_sketched_all_the_same(m
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("power", [-500, -530, -548, -560, -900, -1020])
 def test_values_whose_squares_underflow_are_sketched_like_all_others(method: str, power: int) -> None:
-    A = rows(240, 60)
+    A = spiked_rows(240, 60)
     plain, tiny = sketched(A, method, 14, 3500), sketched(A * 2.0**power, method, 14, 3500)
     assert plain.shrinks == tiny.shrinks > 1
     B, tiny_B = plain.matrix, np.ldexp(tiny.matrix, -power)
@@ -135,7 +133,7 @@ def test_values_whose_squares_underflow_are_sketched_like_all_others(method: str
 @pytest.mark.parametrize("power", [-500, -565, -700, -1030])
 @pytest.mark.parametrize("faint_first", [True, False])
 def test_a_buffer_of_nearly_nothing_beside_rows_of_order_one(method: str, power: int, faint_first: bool) -> None:
-    faint, plain = rows(240, 60) * 2.0**power, rows(240, 60)
+    faint, plain = spiked_rows(240, 60) * 2.0**power, spiked_rows(240, 60)
     A = sp.vstack([faint, plain] if faint_first else [plain, faint], format="csr")
     sketch = sketched(A, method, 14, 3500)
     assert obeys_its_bound(A, sketch)
@@ -146,7 +144,7 @@ def test_a_buffer_of_nearly_nothing_beside_rows_of_order_one(method: str, power:
 @pytest.mark.parametrize("method", METHODS)
 def test_rows_of_every_magnitude_in_one_stream(method: str) -> None:
     rng = np.random.default_rng(0)
-    A = sp.csr_array(rows(400, 60) * np.exp2(rng.integers(-1060, 0, 400))[:, None])
+    A = sp.csr_array(spiked_rows(400, 60) * np.exp2(rng.integers(-1060, 0, 400))[:, None])
     sketch = sketched(A, method, 14, 3500)
     assert obeys_its_bound(A, sketch)
     asks_all(sketch)
@@ -169,7 +167,7 @@ def asks_all(sketch: Sketch) -> None:
 @pytest.mark.parametrize("centred", [False, True])
 @pytest.mark.parametrize("power", [-1020, -530, -490, -300, 300, 480])
 def test_the_scale_of_all_values_changes_no_score_or_is_refused(power: int, centred: bool) -> None:
-    A = rows(240, 60)
+    A = spiked_rows(240, 60)
     tiny, plain = sketched(A * 2.0**power, "fused", 14, 3500), sketched(A, "fused", 14, 3500).scorer(centred=centred)
     if power < -490:
         with pytest.raises(ValueError, match="tiny values"):
@@ -185,25 +183,12 @@ def test_the_scale_of_all_values_changes_no_score_or_is_refused(power: int, cent
 
 @pytest.mark.parametrize("method", METHODS)
 def test_values_of_1e150_are_right_or_a_clear_error(method: str) -> None:
-    A = rows(120, 60)
+    A = spiked_rows(120, 60)
     A = A * (1e150 / np.abs(A.data).max())
     sketch = sketched(A, method, 14, 3500)
     assert obeys_its_bound(A * 1e-150, _scaled(sketch, 1e-150))
     with pytest.raises(ValueError, match=r"row 3 .* above 1e\+150"):
         SparseFrequentDirections().partial_fit(sp.csr_array(([1.01e150], ([3], [0])), shape=(5, 2)))
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_squares_that_add_up_beyond_float64_are_refused_and_change_nothing(method: str) -> None:
-    builder = built(rows(60, 4), Parameters(4, 2, method, buffer_entries_max=100))
-    builder.totals = replace(builder.totals, squared_frobenius=SQUARES_MAX)
-    large = RowBlock.from_csr(sp.csr_array(np.full((400, 4), 1e150)))
-    before, seen, pending = builder.state(), builder.sketch(), builder.rows
-    with pytest.raises(OverflowError, match="squared Frobenius norm"):
-        builder.absorb(large)  # more than a buffer
-    assert builder.state()[0] == before[0]
-    assert builder.rows == pending
-    assert builder.sketch() == seen
 
 
 def test_merging_beyond_float64_is_refused() -> None:
@@ -233,19 +218,6 @@ def test_nan_and_infinity_are_refused_with_the_row(value: float, form: Any) -> N
     with pytest.raises(ValueError, match="row 4"):
         model.partial_fit(form(X))
     assert model.sketch() == before
-
-
-def test_unsorted_and_duplicate_indices_are_made_right_and_the_callers_arrays_left_alone() -> None:
-    indptr, indices, data = np.array([0, 4, 6]), np.array([3, 0, 3, 1, 2, 2]), np.array([1.0, 2.0, 0.5, 4.0, 1.0, -1.0])
-    X = sp.csr_array((data, indices, indptr), shape=(2, 5))
-    copies = [part.copy() for part in (X.indptr, X.indices, X.data)]
-    block = RowBlock.from_csr(X)
-    assert all(np.array_equal(part, copy) for part, copy in zip((X.indptr, X.indices, X.data), copies, strict=True))
-    assert block.indices.tolist() == [0, 1, 3]
-    assert block.values.tolist() == [2.0, 4.0, 1.5]
-    assert block.indptr.tolist() == [0, 3, 3]  # 1 - 1 in column 2 of row 1 is no entry
-    tidy = SparseFrequentDirections(ell=2).fit(X.toarray()).sketch()
-    assert SparseFrequentDirections(ell=2).fit(X).sketch() == tidy
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.int64, np.uint16, np.float32, np.bool_])
@@ -327,52 +299,6 @@ def test_two_million_columns_need_memory_for_the_sketch_and_not_for_a_square() -
     assert sketch.matrix.shape == (ell, d)
     assert 0 < sketch.delta < sketch.squared_frobenius
     assert peak < 4 * ell * d * 8
-
-
-def test_an_exact_shrink_of_few_wide_rows_does_not_form_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    A = sp.random_array((300, 400_000), density=2e-5, rng=0, format="csr")
-    stack = Stack(np.zeros((0, 400_000)), RowBlock.from_csr(A))
-    tracemalloc.start()
-    exact_shrink(stack, 5)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < 300 * 400_000 * 8 / 4
-    A = rows(50, 70)
-    stack = Stack(rows(6, 70).toarray(), RowBlock.from_csr(A))
-    formed = exact_shrink(stack, 9)
-    monkeypatch.setattr(iteration, "DENSE_ENTRIES_MAX", 1)
-    implicit = exact_shrink(stack, 9)
-    np.testing.assert_allclose(implicit.B.T @ implicit.B, formed.B.T @ formed.B, atol=1e-9)
-    assert implicit.bound == pytest.approx(formed.bound, rel=1e-9)
-
-
-def test_a_buffer_never_outgrows_what_32_bit_row_pointers_can_count() -> None:
-    for method in METHODS:
-        capacity = Parameters(2**31, 10_000, method).capacity(0)
-        limits = [limit for limit in (capacity.entries, capacity.nnz) if limit is not None]
-        assert method == "dense" or min(limits) < 2**31 - 2**20
-
-
-def test_a_buffer_is_full_by_the_rows_alone() -> None:
-    block = RowBlock.from_csr(sp.csr_array(np.array([[1, 1, 0], [0, 0, 0], [1, 1, 1], [1, 0, 0]])))
-    assert Capacity(entries=4).rows_until_full(block, 0, 0) == 2
-    assert Capacity(nnz=3).rows_until_full(block, 0, 0) == 3
-    assert Capacity(rows=3).rows_until_full(block, 0, 0) == 3
-    assert Capacity(rows=3).rows_until_full(block, 2, 0) == 1
-    assert Capacity(nnz=3, rows=2).rows_until_full(block, 0, 0) == 2
-    assert Capacity(entries=11).rows_until_full(block, 0, 0) is None
-    assert Capacity().rows_until_full(block, 0, 0) is None
-
-
-def test_a_buffer_keeps_the_order_of_rows_however_they_were_cut() -> None:
-    A = rows(40, 9)
-    block = RowBlock.from_csr(A)
-    buffer = RowBuffer()
-    for start, stop in ((0, 0), (0, 7), (7, 8), (8, 8), (8, 40)):
-        buffer.append(block.take(start, stop))
-    assert (buffer.rows, buffer.nnz) == (40, block.nnz)
-    assert (buffer.joined(9).csr() != A).nnz == 0
-    assert RowBuffer().joined(9).rows == 0
 
 
 def test_a_dense_array_of_half_floats_is_taken() -> None:

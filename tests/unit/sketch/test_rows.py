@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sfd_stream import SparseFrequentDirections
 from sfd_stream.sketch.rows import D_MAX, RowBlock
 
 rows_of_entries = st.lists(
@@ -128,3 +129,16 @@ def test_rows_of_any_lengths_are_sorted_and_their_duplicates_summed_in_order(len
             sums[column] = sums.get(column, 0.0) + value
         found = block.take(row, row + 1)
         assert list(zip(found.indices.tolist(), found.values.tolist(), strict=True)) == sorted(sums.items())
+
+
+def test_unsorted_and_duplicate_indices_are_made_right_and_the_callers_arrays_left_alone() -> None:
+    indptr, indices, data = np.array([0, 4, 6]), np.array([3, 0, 3, 1, 2, 2]), np.array([1.0, 2.0, 0.5, 4.0, 1.0, -1.0])
+    X = sp.csr_array((data, indices, indptr), shape=(2, 5))
+    copies = [part.copy() for part in (X.indptr, X.indices, X.data)]
+    block = RowBlock.from_csr(X)
+    assert all(np.array_equal(part, copy) for part, copy in zip((X.indptr, X.indices, X.data), copies, strict=True))
+    assert block.indices.tolist() == [0, 1, 3]
+    assert block.values.tolist() == [2.0, 4.0, 1.5]
+    assert block.indptr.tolist() == [0, 3, 3]  # 1 - 1 in column 2 of row 1 is no entry
+    tidy = SparseFrequentDirections(ell=2).fit(X.toarray()).sketch()
+    assert SparseFrequentDirections(ell=2).fit(X).sketch() == tidy
