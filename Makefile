@@ -134,7 +134,7 @@ test-lowest: lowest ## the tests that need no broker, on the oldest versions of 
 
 test-lowest-short: lowest
 	$(LOWEST)/bin/pytest $(NO_BROKER) tests/unit/cli tests/unit/config tests/unit/tools tests/unit/sketch/test_estimator.py tests/unit/wire/test_snapshots.py \
-		tests/unit/kafka/test_schema_registry.py tests/unit/wire/formats/test_protoc.py
+		tests/unit/kafka/test_schema_registry.py tests/unit/wire/formats/test_from_protobuf.py tests/unit/wire/formats/test_proto_text.py
 
 chart: $(STAMP) ## renew what the chart copies, and its golden files
 	$(BIN)/python -m tests.deploy.chart

@@ -10,7 +10,6 @@ import pytest
 
 from sfd_stream.errors import FormatError, RefusedStateError
 from sfd_stream.state.claim import LOG_TRIES, Claimed, Wish, assign, judge_log
-from sfd_stream.state.compatibility import check_parameters
 from sfd_stream.state.manifest import Kind, StateId, encode_manifest, manifest_key
 from sfd_stream.state.protocol import check_binding
 from sfd_stream.state.steps import AskCommitted, AskLog, AskOutputEpoch, LogFacts, Refused
@@ -41,13 +40,6 @@ def test_a_first_owner_begins_at_slot_one_with_the_start_pinned() -> None:
         assert (manifest.number, manifest.epoch, manifest.kind) == (1, 1, Kind.GENESIS)
         assert (manifest.next_offset, manifest.leader_epoch) == (offset, 5)
         assert memory.objects == {manifest_key(PREFIX, 1): encode_manifest(manifest)}
-
-
-@pytest.mark.parametrize(("low", "high"), [(-1001, 9), (3, -1001), (-1001, -1001)])
-def test_a_negative_end_of_the_log_is_never_judged_by(low: int, high: int) -> None:
-    """With a high end of -1001 the remedy would be "reset --to latest", which skips rows."""
-    with pytest.raises(ValueError, match="-1001 is no offset"):
-        LogFacts(low, high)
 
 
 def test_a_checkpoint_at_a_negative_offset_is_refused_with_a_remedy_that_loses_no_rows() -> None:
@@ -227,44 +219,3 @@ def test_a_leader_epoch_that_goes_back_is_another_log() -> None:
 @pytest.mark.parametrize("offset", [0, 10])
 def test_both_ends_of_the_log_belong_to_it(offset: int) -> None:
     assert judge_log(replace(genesis(), next_offset=offset), LogFacts(0, 10), "rows/0") is None
-
-
-# -- parameters ------------------------------------------------------------------------------------------
-
-FIXED = {"columns": "fixed", "d": 10, "ell": 4, "seed": 1}
-GROWING = {"columns": "growing", "d": 64, "d_max": 128, "ell": 4}
-HASHED = {"columns": "hashed", "d": 64, "hash_seed": 3}
-
-
-@pytest.mark.parametrize(
-    ("stored", "change"),
-    [
-        (FIXED, {"ell": 9}),
-        (FIXED, {"d": 11}),
-        (FIXED, {"seed": 2}),
-        (FIXED, {}),
-        (GROWING, {"d": 16}),
-        (GROWING, {"d_max": 64}),
-        (HASHED, {"half_life_rows": 5}),
-    ],
-)
-def test_what_leaves_the_state_its_meaning_may_change(stored: dict[str, Any], change: dict[str, Any]) -> None:
-    assert check_parameters(stored, stored | change, where="rows/0") is None
-
-
-@pytest.mark.parametrize(
-    ("stored", "change"),
-    [
-        (FIXED, {"d": 9}),
-        (FIXED, {"columns": "growing"}),
-        (GROWING, {"d_max": 63}),
-        (HASHED, {"hash_seed": 4}),
-        (HASHED, {"d": 128}),
-        (HASHED, {"columns": "fixed"}),
-    ],
-)
-def test_what_makes_the_state_meaningless_is_refused(stored: dict[str, Any], change: dict[str, Any]) -> None:
-    verdict = check_parameters(stored, stored | change, where="rows/0")
-    assert isinstance(verdict, Refused)
-    assert next(iter(change)) in verdict.why
-    assert "checkpoint reset rows/0" in verdict.remedy

@@ -1,10 +1,9 @@
-"""Frames, arrays and manifests: bit for bit what was written, and an error for every damage."""
+"""Frames and arrays: bit for bit what was written, and an error for every damage."""
 
 from __future__ import annotations
 
 import hashlib
 import struct
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,18 +16,10 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from sfd_stream.errors import ChecksumError, FormatError, NewerFormatError
-from sfd_stream.state.manifest import (
-    Binding,
-    BlobRef,
-    Kind,
-    Manifest,
-    SnapshotRef,
-    StateId,
-    decode_manifest,
-    encode_manifest,
-)
+from sfd_stream.state.manifest import decode_manifest, encode_manifest
 from sfd_stream.wire import frames
-from sfd_stream.wire.frames import decode_arrays, decode_frame, encode_arrays, encode_frame, encode_map
+from sfd_stream.wire.frames import decode_arrays, decode_frame, encode_arrays, encode_frame
+from tests.unit.state.test_manifest import MANIFEST
 
 GOLDEN = Path(__file__).parent / "golden"
 DTYPES = ["?", "u1", "i1", "<u2", "<i2", "<u4", "<i4", "<u8", "<i8", "<f4", "<f8"]
@@ -40,24 +31,6 @@ ARRAYS: dict[str, npt.NDArray[Any]] = {
     "empty": np.zeros((0, 7), dtype=np.float32),
     "flags": np.array([True, False]),
 }
-MANIFEST = Manifest(
-    number=41,
-    epoch=7,
-    nonce="c0ffee",
-    parent="decaf",
-    kind=Kind.CHECKPOINT,
-    binding=Binding("cluster", None, "group", "rows", 3),
-    next_offset=2**40,
-    leader_epoch=None,
-    sketch=BlobRef("p/blobs/00000000000000000040-7-aa-sketch", 100, bytes(range(16))),
-    buffer=(BlobRef("p/blobs/00000000000000000041-7-c0ffee-buffer-0", 7, b"\xff" * 16),),
-    counters={"rows": 12, "squared_frobenius": 0.1 + 0.2},
-    parameters={"ell": 50, "columns": "hashed", "hash_seed": None},
-    state_id=StateId(7, 41),
-    due=SnapshotRef(StateId(7, 41), BlobRef("p/blobs/00000000000000000041-7-c0ffee-snapshot", 9, b"\x01" * 16)),
-    published=None,
-    written_at_s=1700000000.25,
-)
 
 
 def same_bits(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> bool:
@@ -112,11 +85,6 @@ def test_what_decodes_shares_no_memory_with_the_bytes() -> None:
 def test_only_plain_numbers_are_written(bad: npt.NDArray[Any]) -> None:
     with pytest.raises(TypeError, match="which checkpoints do not hold"):
         encode_arrays("sketch", {}, {"x": bad})
-
-
-def test_manifests_come_back_whole() -> None:
-    assert decode_manifest(encode_manifest(MANIFEST)) == MANIFEST
-    assert decode_manifest(encode_manifest(MANIFEST)).written_at_s == MANIFEST.written_at_s
 
 
 # -- damage ----------------------------------------------------------------------------------------------
@@ -189,40 +157,6 @@ def test_a_well_framed_lie_is_a_format_error(data: bytes) -> None:
         decode_arrays(data)
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"number": "1"},
-        {"nonce": None},
-        {"kind": "coup"},
-        {"binding": {"group": "g"}},
-        {"sketch": ["key", 1]},
-        {"buffer": [None]},
-        {"due": [1, 2]},
-        {"state_id": [1]},
-        {"counters": None},
-        {"surplus": 1},
-        {"written_at_s": None},
-        {"state_id": None},
-        {"buffer": None},
-        {"next_offset": -1001},
-        {"next_offset": -1},
-    ],
-)
-def test_a_manifest_that_misstates_a_field_is_a_format_error(change: dict[str, Any]) -> None:
-    fields = msgpack.unpackb(decode_frame(encode_manifest(MANIFEST)))
-    with pytest.raises(FormatError):
-        decode_manifest(encode_map("manifest", fields | change))
-    with pytest.raises(FormatError):
-        decode_manifest(encode_map("manifest", {k: v for k, v in fields.items() if k not in change} | {"x": 1}))
-
-
-def test_a_manifest_with_a_negative_offset_is_not_written() -> None:
-    """The client reports -1001 for an offset that it does not know."""
-    with pytest.raises(FormatError, match="next_offset -1001"):
-        encode_manifest(replace(MANIFEST, next_offset=-1001))
-
-
 # -- version 1, for ever ---------------------------------------------------------------------------------
 
 
@@ -250,18 +184,6 @@ def payload_by_the_page(data: bytes) -> tuple[str, bytes]:
     return data[16:32].rstrip(b"\0").decode(), data[64:]
 
 
-def test_the_page_is_enough_to_read_a_manifest() -> None:
-    kind, payload = payload_by_the_page((GOLDEN / "manifest-1.bin").read_bytes())
-    fields = msgpack.unpackb(payload)
-    assert kind == "manifest"
-    assert (fields["number"], fields["epoch"], fields["next_offset"]) == (41, 7, 2**40)
-    assert fields["counters"] == {"rows": 12, "squared_frobenius": 0.30000000000000004}
-    assert fields["sketch"] == ["p/blobs/00000000000000000040-7-aa-sketch", 100, bytes(range(16))]
-    assert fields["due"][:2] == fields["state_id"] == [7, 41]
-    page = (Path(__file__).parents[3] / "docs" / "reference" / "formats.md").read_text()
-    assert all(f"| `{name}` |" in page for name in fields)
-
-
 def test_the_page_is_enough_to_read_arrays() -> None:
     kind, payload = payload_by_the_page((GOLDEN / "arrays-1.bin").read_bytes())
     (length,) = struct.unpack_from("<Q", payload)
@@ -275,3 +197,15 @@ def test_the_page_is_enough_to_read_arrays() -> None:
     assert struct.unpack_from("<6d", region, 0) == (1.5, -0.0, 5e-324, float("inf"), 2.0**-1074, -1e300)
     assert places["flags"] == ("|b1", [2], 128)
     assert region[128:] == b"\x01\x00"
+
+
+def test_the_page_is_enough_to_read_a_manifest() -> None:
+    kind, payload = payload_by_the_page((GOLDEN / "manifest-1.bin").read_bytes())
+    fields = msgpack.unpackb(payload)
+    assert kind == "manifest"
+    assert (fields["number"], fields["epoch"], fields["next_offset"]) == (41, 7, 2**40)
+    assert fields["counters"] == {"rows": 12, "squared_frobenius": 0.30000000000000004}
+    assert fields["sketch"] == ["p/blobs/00000000000000000040-7-aa-sketch", 100, bytes(range(16))]
+    assert fields["due"][:2] == fields["state_id"] == [7, 41]
+    page = (Path(__file__).parents[3] / "docs" / "reference" / "formats.md").read_text()
+    assert all(f"| `{name}` |" in page for name in fields)

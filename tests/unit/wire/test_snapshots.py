@@ -153,14 +153,6 @@ def test_a_window_has_room_in_key_and_id() -> None:
     assert SnapshotId.from_headers(message.headers) == windowed
 
 
-def test_half_an_id_in_the_headers_is_none() -> None:
-    headers = ID.headers("x")
-    for left_out in ("sfd-group", "sfd-topic", "sfd-partition", "sfd-epoch", "sfd-number"):
-        assert SnapshotId.from_headers([pair for pair in headers if pair[0] != left_out]) is None
-    assert SnapshotId.from_headers([*headers, ("sfd-epoch", b"seven")]) is None
-    assert SnapshotId.from_headers([("other", None)]) is None
-
-
 def test_a_reference_leads_to_the_very_bytes() -> None:
     encoded = encode_snapshot(SNAPSHOT)
     message = reference_to(encoded, "s3://b/p", "some/key")

@@ -79,6 +79,10 @@ message Line { optional string sku = 1; int32 n = 2; }
 service Shop { rpc Sell (Event) returns (Line) { option deprecated = true; } }
 """
 MESSAGE = "shop.Event"
+MAPS_AND_NESTED = """syntax = "proto3"; message Outer { message First { int32 a = 1; }
+  map<string, int32> one = 1; message Second { int32 b = 1; } map<int32, Second> two = 2;
+  message Third { int32 c = 1; } }"""
+"""Maps and nested messages in turns: clients of registries count them in two ways."""
 WORDS = ["tea", "Kaffee", "ñandú", "茶", "привет", "🫖", "a b", "x=y", "", "naïve"]
 
 

@@ -14,8 +14,8 @@ import time
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 
-from tests.unit.wire.formats.test_formats import WAYS
 from tests.unit.wire.formats.test_fuzz import fuzz_batch
+from tests.unit.wire.formats.ways import WAYS
 
 BATCH = 2_000
 """Messages decoded together: every other one is mutated."""

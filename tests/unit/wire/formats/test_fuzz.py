@@ -13,7 +13,7 @@ from sfd_stream.wire.rows.part import RowLimits
 from tests.unit.wire.formats.events import events
 from tests.unit.wire.formats.mutations import mutated
 from tests.unit.wire.formats.reference import assert_same
-from tests.unit.wire.formats.test_formats import COLUMNS, WAYS, decoded, reasons, same
+from tests.unit.wire.formats.ways import COLUMNS, WAYS, decoded, reasons, same
 
 
 @pytest.mark.parametrize("way", WAYS)

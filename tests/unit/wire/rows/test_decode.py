@@ -17,10 +17,20 @@ from sfd_stream.wire.columns import Columns, FixedColumns, GrowingColumns, Hashe
 from sfd_stream.wire.reasons import MAGNITUDE_MAX, Reason
 from sfd_stream.wire.rows import decode as wire
 from sfd_stream.wire.rows import read_lists
-from sfd_stream.wire.rows.decode import DecodedBatch, decode
+from sfd_stream.wire.rows.decode import DecodedBatch, decode, decode_one
 from sfd_stream.wire.rows.encode import encode_row, encode_rows
 from sfd_stream.wire.rows.part import RowLimits
 from tests.support.slow import smoke_first
+
+
+def test_a_poll_is_one_block_and_each_bad_message_has_its_reason() -> None:
+    """Rows of several forms, a block of two rows among them."""
+    block = msgpack.packb({"i": [0, 1, 2], "v": [7.0, 8.0, 9.0], "p": [0, 1, 3]})
+    batch = decode([encode_row([3, 1], [1.0, 2.5]), b"no row", block, encode_row([5])], FixedColumns(5))
+    assert batch.block.csr().toarray().tolist() == [[0, 2.5, 0, 1, 0], [7, 0, 0, 0, 0], [0, 8, 9, 0, 0]]
+    assert batch.rows_of_message.tolist() == [1, 0, 2, 0]
+    assert [(number, error.reason) for number, error in batch.bad] == [(1, "malformed"), (3, "bad_index")]
+
 
 LIMITS = RowLimits(message_bytes_max=2000, nnz_max=40, rows_max=8, string_bytes_max=12)
 FIXED = FixedColumns(50)
@@ -269,3 +279,13 @@ def test_a_row_is_the_sum_of_its_entries_in_the_order_given(columns: list[int], 
     for packed in (True, False):
         batch = decode([encode_row(columns, values, packed=packed)], FixedColumns(61))
         assert rows_of(batch) == [([column for column, _ in kept], [value for _, value in kept])]
+
+
+def test_an_empty_batch_is_an_empty_block() -> None:
+    batch = decode([], FixedColumns(5))
+    assert (batch.block.rows, batch.block.nnz, batch.bad, batch.rows_of_message.tolist()) == (0, 0, (), [])
+
+
+def test_blocks_of_no_rows_are_good_and_count_nothing() -> None:
+    batch = decode_one(msgpack.packb({"i": [], "p": [0]}), FixedColumns(5))
+    assert (batch.block.rows, batch.bad) == (0, ())

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 from sfd_stream.sketch.rows import RowBlock
 from sfd_stream.wire.columns import FixedColumns
-from sfd_stream.wire.rows.decode import decode, decode_one
+from sfd_stream.wire.rows.decode import decode
 from sfd_stream.wire.rows.encode import encode_row, encode_rows
 
 
@@ -78,13 +78,3 @@ def test_a_block_without_rows_is_no_message() -> None:
 def test_rows_per_message_is_checked_before_the_first_message_is_asked_for() -> None:
     with pytest.raises(ValueError, match="rows_per_message"):
         encode_rows(sp.csr_array((2, 2)), rows_per_message=0)
-
-
-def test_an_empty_batch_is_an_empty_block() -> None:
-    batch = decode([], FixedColumns(5))
-    assert (batch.block.rows, batch.block.nnz, batch.bad, batch.rows_of_message.tolist()) == (0, 0, (), [])
-
-
-def test_blocks_of_no_rows_are_good_and_count_nothing() -> None:
-    batch = decode_one(msgpack.packb({"i": [], "p": [0]}), FixedColumns(5))
-    assert (batch.block.rows, batch.bad) == (0, ())
