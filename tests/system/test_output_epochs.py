@@ -19,8 +19,6 @@ from sfd_stream.loop.jobs import Jobs
 from sfd_stream.loop.questions import OutputEpochs
 from sfd_stream.loop.runtime import Runtime
 from sfd_stream.reader.merged import MergedSketch
-from sfd_stream.reader.newest import Epochs
-from sfd_stream.wire.snapshot_ids import EPOCH_TAKEN_MAX
 from tests.support.kafka import Broker
 from tests.support.watched import Clock
 from tests.system.conftest import MakeRun
@@ -157,21 +155,6 @@ class Lines:
 
     def bind(self, **_: object) -> Self:
         return self
-
-
-def test_of_a_topic_only_the_epochs_of_one_s_own_partitions_are_kept() -> None:
-    epochs, small = Epochs("g", "rows"), sketch_of(rows_of(0, n=2, d=2), 2)
-    for partition, epoch in ((0, 3), (0, 2), (1, 9), (2, EPOCH_TAKEN_MAX + 1), (2, 4)):
-        one = message(snapshot(small, partition, epoch=epoch))
-        epochs.note(one.key, one.value, one.headers if epoch != 2 else ())
-    for others in (message(snapshot(small, group="h")), message(snapshot(small, topic="t", epoch=8))):
-        epochs.note(others.key, others.value, others.headers)
-    for junk in (b"g/rows/x", b"g/rows/" + b"9" * 5000, b"g/rows/0", None):
-        epochs.note(junk, b"junk")
-    assert (epochs.found, epochs.forged) == ({0: 3, 1: 9, 2: 4}, {2: EPOCH_TAKEN_MAX + 1})
-    epochs.note(b"g/rows/2", None)
-    epochs.note(b"g/rows/1", None)
-    assert (epochs.found, epochs.forged) == ({0: 3}, {})
 
 
 @pytest.mark.parametrize("delivery", ["idempotent", "transactional"])

@@ -27,7 +27,6 @@ from sfd_stream.kafka.errors import Hooks
 from sfd_stream.kafka.producer import Sink
 from sfd_stream.observe.server import listening
 from sfd_stream.reader.merged import MergedSketch, merge
-from sfd_stream.reader.plots import drift, drift_points, new_figure
 from sfd_stream.wire.snapshots import Snapshot, encode_snapshot, reference_to
 from tests.support.kafka import free_ports
 from tests.unit.reader.made import message, publish, rows_of, sketch_of, snapshot
@@ -256,18 +255,6 @@ def test_drift_of_one_snapshot_is_an_error_not_an_empty_chart(
     assert run(built_in, "plot", str(file), "--what", "drift", "--topic", topic) == 3
     assert "drift needs two snapshots of each partition, and the topic holds one" in capsys.readouterr().err
     assert not file.exists()
-
-
-def test_drift_is_told_from_the_first_state_that_has_directions_and_says_what_is_missing() -> None:
-    states = [sp.csr_array((3, 12)), rows_of(0, n=1), rows_of(1), rows_of(2)]
-    history = [merge([snapshot(sketch_of(A), partitions=2, made_at_s=3600.0 * n)], 0) for n, A in enumerate(states)]
-    points = drift_points(history[-1], iter(history), 2)
-    assert [point.hours for point in points] == [0.0, 1.0, 1.0]
-    assert [point.lower <= point.angle <= point.upper for point in points] == [True] * 3
-    assert points[0].angle < 1e-6 < points[1].angle
-    axes = new_figure().subplots()
-    drift(axes, history[-1], points, 2)
-    assert axes.get_title() == "Drift since the first snapshot (INCOMPLETE: 1 partitions missing)"
 
 
 def test_without_matplotlib_it_says_what_to_install(

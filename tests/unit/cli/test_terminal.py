@@ -24,7 +24,6 @@ from sfd_stream.doctor import Examined
 from sfd_stream.doctor.check import warning
 from sfd_stream.errors import RefusedStateError
 from sfd_stream.observe.logs import configure, get_logger
-from sfd_stream.printable import printable, printable_lines
 from sfd_stream.reader.merged import merge
 from tests.unit.cli.test_reading_commands import made
 from tests.unit.reader.made import message, publish
@@ -49,13 +48,6 @@ def evil_topic(built_in: BuiltIn) -> str:
     names = dict.fromkeys(range(12), EVIL)
     publish(built_in, name, [message(replace(one, names=names)) for one in made()])
     return name
-
-
-@given(st.text())
-def test_a_printable_text_is_itself_and_any_other_has_its_escapes(text: str) -> None:
-    assert printable(text).isprintable()
-    assert (printable(text) == text) == text.isprintable()
-    assert printable_lines(text).count("\n") == text.count("\n")
 
 
 @pytest.mark.parametrize("command", [["read"], ["watch", "--changes", "1", "--every", "0.1"]])

@@ -21,25 +21,17 @@ from sfd_stream.errors import (
     FormatError,
     NoSnapshotError,
     ObjectMissingError,
-    RefusedStateError,
     SettingsError,
     StoreRefusedError,
     UnmergeableError,
 )
 from sfd_stream.kafka.records import Record
 from sfd_stream.reader.merged import merge
-from sfd_stream.reader.newest import Newest, half_of_the_memory
+from sfd_stream.reader.newest import Newest
 from sfd_stream.storage.open import open_store
 from sfd_stream.wire import snapshots
 from sfd_stream.wire.snapshot_ids import EPOCH_MAX
-from sfd_stream.wire.snapshots import (
-    Message,
-    Reference,
-    encode_reference,
-    encode_snapshot,
-    message_of,
-    reference_to,
-)
+from sfd_stream.wire.snapshots import Message, Reference, encode_reference, encode_snapshot, message_of, reference_to
 from tests.unit.reader.made import message, rows_of, sketch_of, snapshot
 
 SKETCH = sketch_of(rows_of(0))
@@ -137,18 +129,6 @@ def test_junk_is_logged_but_not_a_line_each(reader_fed: Any, caplog: pytest.LogC
     assert "\x1b" not in caplog.text
 
 
-def test_a_null_value_resets_its_key() -> None:
-    """An operator's way out: whatever pinned the key is forgotten, and the next snapshot is taken."""
-    newest = Newest()
-    pinned = message(snapshot(SKETCH, epoch=EPOCH_MAX))
-    assert newest.offer(pinned.key, pinned.value, pinned.headers)
-    assert not newest.offer(GOOD.key, GOOD.value, GOOD.headers)
-    assert newest.offer(GOOD.key, None)
-    assert len(newest) == 0
-    assert newest.offer(GOOD.key, GOOD.value, GOOD.headers)
-    assert newest.all()[0].id.order == (3, 5)
-
-
 def test_a_topic_of_rows_is_said_to_be_one(reader_fed: Any) -> None:
     rows = [Message(b"", encode_row([at], [1.0]), ()) for at in range(1, 5)]
     with pytest.raises(NoSnapshotError, match=r"topic sketches holds rows, not snapshots.*snapshot\.topic"):
@@ -158,42 +138,6 @@ def test_a_topic_of_rows_is_said_to_be_one(reader_fed: Any) -> None:
 
 
 # -- how much --------------------------------------------------------------------------------------------------
-
-
-def test_a_million_junk_keys_take_no_memory() -> None:
-    newest = Newest()
-    for at in range(100_000):
-        newest.offer(b"g/rows/%d" % at, b"junk")
-    assert (len(newest), newest.skipped) == (0, 100_000)
-    held = [name for name, value in vars(newest).items() if hasattr(value, "__len__") and len(value) > 100]
-    assert held == []
-
-
-def test_keys_beyond_the_limit_are_not_held() -> None:
-    value = message(snapshot(SKETCH)).value
-    newest = Newest(max_total_bytes=20 * (len(value) + 2000))
-    for partition in range(100):
-        one = message(snapshot(SKETCH, partition, partitions=100))
-        newest.offer(one.key, one.value, one.headers)
-    assert 10 <= len(newest) <= 40
-    assert newest.skipped == 100 - len(newest)
-
-
-def test_there_is_a_number_of_keys_that_is_not_exceeded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sfd_stream.reader.newest.KEYS_MAX", 10)
-    newest = Newest()
-    for number, partition in itertools.product((1, 2), range(30)):
-        one = message(snapshot(SKETCH, partition, number=number, partitions=30))
-        newest.offer(one.key, one.value, one.headers)
-    assert [found.id.order for found in newest.all()] == [(1, 2)] * 10  # what is held goes on
-    assert newest.skipped == 40
-
-
-def test_a_container_s_limit_counts(tmp_path: Path) -> None:
-    (tmp_path / "some").write_text("1000000\n")
-    (tmp_path / "none").write_text("max\n")
-    assert half_of_the_memory(tmp_path / "some") == 500_000
-    assert half_of_the_memory(tmp_path / "none") == half_of_the_memory(tmp_path / "missing") > 500_000
 
 
 def test_sums_that_are_too_large_are_unmergeable() -> None:
@@ -210,26 +154,6 @@ def test_texts_of_an_id_reach_no_terminal_as_they_are(reader_fed: Any) -> None:
         reader.held()
     assert "\\x1b[31m\\u202e" in str(caught.value)
     assert str(caught.value).isprintable()
-
-
-def test_what_decoded_takes_more_than_the_limit_is_refused() -> None:
-    wide = replace(SKETCH, matrix=np.zeros((6, 50_000)), column_sums=None)
-    newest = Newest(max_total_bytes=6 << 20)
-    for partition in range(3):
-        one = message(snapshot(wide, partition, partitions=3))
-        assert newest.offer(one.key, one.value, one.headers)
-    with pytest.raises(RefusedStateError, match="max_total_bytes"):
-        newest.all()
-
-
-def test_replaced_snapshots_give_their_room_back() -> None:
-    newest = Newest(max_total_bytes=200_000)
-    for number in range(1, 200):
-        one = message(snapshot(SKETCH, number=number))
-        assert newest.offer(one.key, one.value, one.headers)
-        assert newest.all()[0].id.number == number
-    newest.offer(one.key, None)
-    assert newest.held_bytes == 0
 
 
 def test_a_narrow_sketch_is_not_padded_to_more_than_the_limit() -> None:

@@ -1,15 +1,9 @@
-"""What was read, as plain values and as files."""
+"""What was read, as plain values."""
 
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
-import numpy as np
-import pytest
-
-from sfd_stream.errors import SettingsError
-from sfd_stream.reader.export import export
 from sfd_stream.reader.merged import merge
 from sfd_stream.reader.report import numbers_of, ratio_of, report
 from tests.unit.reader.made import rows_of, sketch_of, snapshot
@@ -29,14 +23,3 @@ def test_the_share_of_a_direction_holds_its_certified_range() -> None:
         low, high = direction["share"]
         assert low <= direction["singular_value"] ** 2 / MERGED.squared_frobenius <= high
     assert numbers_of(MERGED)["delta_ratio"] == ratio_of(MERGED) == MERGED.delta / MERGED.squared_frobenius
-
-
-def test_an_exported_file_has_the_sketch(tmp_path: Path) -> None:
-    export(MERGED, tmp_path / "sketch.npz")
-    with np.load(tmp_path / "sketch.npz") as found:
-        assert np.array_equal(found["matrix"], MERGED.matrix)
-
-
-def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match="must end in"):
-        export(MERGED, tmp_path / "sketch.pickle")
