@@ -14,7 +14,7 @@
 | 10 waiting for the last offset hangs | test_messages: a transaction's control records, an empty topic |
 | 11 seek and pause beside consume | one thread owns the consumer: worker/test_bars, test_worker |
 | 12 prefetch is memory | kafka/properties; test_sharing: stays within its memory |
-| 13 blocking calls and signals, `close` that hangs | test_signals; worker/test_runtime: a hanging job |
+| 13 blocking calls and signals, `close` that hangs | test_signals; unit/test_threads: a hanging job |
 | 17 BLAS threads change bits | `worker.blas_threads`, one in all runs here: test_kills compares bits |
 | 19, 20 create, one's own write as conflict | storage/test_contract; worker/test_checkpoint_chain: one failed call |
 | 22 the newest published blob | state/test_retention |

@@ -102,13 +102,6 @@ def test_a_store_request_that_hangs_is_abandoned() -> None:
     gate.set()
 
 
-def test_after_the_end_nothing_begins_to_compute() -> None:
-    computing = Computing()
-    computing.close()
-    with pytest.raises(BaseException, match="ended"), computing():
-        pytest.fail("it computes")
-
-
 class Parts:
     """The part of a SnapshotReader that a merger uses."""
 
