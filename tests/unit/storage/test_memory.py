@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from sfd_stream.storage.memory import MemoryStore, shared_memory_store
 
 
@@ -18,12 +20,13 @@ def test_a_store_of_its_own_shares_nothing_with_one_of_the_same_name() -> None:
 
 
 def test_bytes_that_the_caller_changes_later_are_kept_as_they_were() -> None:
-    store, data = MemoryStore("copies"), bytearray(b"before")
+    store = MemoryStore("copies")
+    data: Any = bytearray(b"before")
     store.put("p/put", data)
     store.create_if_absent("p/created", data)
     data[:] = b"after!"
     assert (store.get("p/put"), store.get("p/created")) == (b"before", b"before")
 
 
-def test_its_url_is_the_one_that_opens_it() -> None:
+def test_it_is_printed_with_the_url_that_settings_give_it() -> None:
     assert repr(MemoryStore("trial")) == "MemoryStore('memory://trial')"

@@ -15,8 +15,14 @@ FEATURES: dict[str, Any] = {"numbers": np.array([5, 6, 7, 8]), "names": ["a", "b
 @pytest.mark.parametrize("kind", FEATURES)
 def test_the_messages_that_are_kept_bring_their_rows_and_non_zeros(kind: str) -> None:
     """Message 2 has rows with one and two non-zeros, message 5 a row without any, message 9 a row with one."""
-    counts = [np.array(each) for each in ([2, 5, 9], [2, 1, 1], [3, 0, 1], [1, 2, 0, 1])]
-    whole = Part(*counts, FEATURES[kind], np.array([1.0, 2.0, 3.0, 4.0]))
+    whole = Part(
+        messages=np.array([2, 5, 9]),
+        rows=np.array([2, 1, 1]),
+        nnz=np.array([3, 0, 1]),
+        lengths=np.array([1, 2, 0, 1]),
+        features=FEATURES[kind],
+        values=np.array([1.0, 2.0, 3.0, 4.0]),
+    )
     kept = whole.only(np.array([False, True, True]))
     assert [each.tolist() for each in (kept.messages, kept.rows, kept.nnz, kept.lengths)] == [
         [5, 9],
