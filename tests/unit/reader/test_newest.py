@@ -26,9 +26,9 @@ def offered(newest: Newest, *snapshots: Snapshot) -> list[bool]:
 
 def test_the_newest_message_of_a_key_is_that_of_the_greatest_epoch_and_number() -> None:
     newest = Newest()
-    orders = [(3, 5), (3, 4), (2, 9), (3, 6), (4, 1)]
+    orders = [(3, 5), (3, 5), (3, 4), (2, 9), (3, 6), (4, 1)]
     taken = offered(newest, *(snapshot(SKETCH, epoch=epoch, number=number) for epoch, number in orders))
-    assert taken == [True, False, False, True, True]
+    assert taken == [True, False, False, False, True, True]
     assert [found.id.order for found in newest.all()] == [(4, 1)]
 
 
@@ -41,6 +41,7 @@ def test_each_key_has_its_own_and_they_are_in_the_order_of_partitions() -> None:
 def test_of_one_group_no_other_is_held() -> None:
     newest = Newest(group="g")
     assert offered(newest, snapshot(SKETCH, group="h"), snapshot(SKETCH)) == [False, True]
+    assert not newest.offer(b"h/rows/0", b"junk")
     assert (list(newest.ids), newest.skipped) == (["g/rows/0"], 0)
 
 

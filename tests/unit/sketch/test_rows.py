@@ -1,4 +1,4 @@
-"""RowBlock: whatever CSR arrays come in, what comes out is canonical, or an error that names the row."""
+"""Any CSR arrays become a canonical block, or an error that names the row."""
 
 from __future__ import annotations
 

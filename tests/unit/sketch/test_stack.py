@@ -55,7 +55,7 @@ def test_extreme_magnitudes_are_scaled_by_a_power_of_two_and_lose_no_digit(power
 @pytest.mark.parametrize("rows_alike", [False, True])
 @pytest.mark.parametrize("columns", [64, 200, 1_000])
 def test_dense_columns_are_seen_however_regular_the_rows_are(columns: int, rows_alike: bool) -> None:
-    """Every so-manieth non-zero would always see the same columns of rows that are all as long."""
+    """A sample of every n-th non-zero would always hit the same columns where all rows are equally long."""
     dense = np.arange(0, 1_000, 1_000 // columns)[:columns]
     X = np.zeros((900, 1_000))
     X[:, dense] = 1.0

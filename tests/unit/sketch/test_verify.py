@@ -1,4 +1,4 @@
-"""The two tests of a norm fail no more often than they say, and say something. And their shares add up to the whole."""
+"""Both tests of a norm fail at most as often as they promise, and the shares of all tests stay below the whole."""
 
 from __future__ import annotations
 
