@@ -1,4 +1,4 @@
-"""Every answer of a sketch about its rows contains the truth. A sketch is a value: frozen, comparable, short to print."""
+"""Every answer of a sketch about its rows contains the truth. It is a value: frozen, comparable, short to print."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def test_blocks_keep_their_rows() -> None:
 
 def test_a_block_whose_pointers_are_wrong_is_left_to_be_refused_and_its_neighbours_are_taken() -> None:
     (good,) = encode_rows(BLOCK, rows_per_message=2)
-    falling = msgpack.packb(msgpack.unpackb(good) | {"p": np.array([0, 3, 2], "<u4").tobytes()})
+    falling = msgpack.packb(msgpack.unpackb(good) | {"p": np.array([0, 3, 2, 3], "<u4").tobytes()})
     (part,), rest = take_blocks([good, falling, good], np.arange(3), RowLimits())
     assert (list(part.messages), list(part.values), list(rest)) == ([0, 2], [1.0, 2.0, 3.0] * 2, [1])
 

@@ -34,6 +34,11 @@ def test_values_in_eight_bytes_in_four_and_none_at_all_are_taken() -> None:
 
 def test_the_bytes_of_one_message_are_never_read_as_those_of_the_next() -> None:
     """A size that is too large leads into the next message; the message is left to be refused."""
-    lying = PACKED.replace(b"\xa1i\xc4\x08", b"\xa1i\xc4\x0c")
+    lying = encode_row([0, 4]).replace(b"\xc4\x08", b"\xc4\x0c")
     (part,), rest = take_packed(Joined.of([lying, PACKED]), RowLimits())
     assert (list(part.messages), list(rest)) == ([1], [0])
+
+
+def test_values_that_do_not_fit_the_indices_are_left_to_be_refused() -> None:
+    unfit = msgpack.packb({"i": bytes(8), "v": bytes(12)})
+    assert take_packed(Joined.of([unfit]), RowLimits())[1].tolist() == [0]
