@@ -65,6 +65,7 @@ def bars(root: Path) -> list[Bar]:
         Bar("type names defined twice", f"{len(twice)} ({', '.join(twice[:5])})" if twice else "0", "0"),
         Bar("types and attributes named Host", str(sum(map(named_host, trees.values()))), "0"),
         Bar("modules imported by no test", str(len(untested)), "0"),
+        Bar("modules without a test file of their name", str(len(without_own_test(root))), "0"),
         *lines_of_code({str(path.relative_to(package)): code_lines(text) for path, text in sources.items()}),
         Bar(
             "median and 90th percentile of function length",
@@ -79,6 +80,17 @@ def bars(root: Path) -> list[Bar]:
         Bar("functions from poll to offset commit", in_files(sum(map(len, way.values())), len(way)), "60 in 25 files"),
         Bar("idioms in code and pages", str(sum(len(IDIOMS.findall(text)) for text in texts(root))), "0"),
         Bar("words of the README", str(len(readme.split())), "about 700"),
+    ]
+
+
+def without_own_test(root: Path) -> list[str]:
+    """Modules `a/b.py` of the package without a `tests/unit/a/test_b.py`."""
+    modules = [path.relative_to(root / "sfd_stream") for path in (root / "sfd_stream").rglob("*.py")]
+    return [
+        str(module)
+        for module in sorted(modules)
+        if module.name != "__init__.py"
+        and not (root / "tests" / "unit" / module.parent / f"test_{module.name}").exists()
     ]
 
 

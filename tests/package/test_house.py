@@ -19,6 +19,7 @@ from tests.house import (
     lines_of_code,
     most_files,
     texts,
+    without_own_test,
 )
 
 FILES_MAX = 18
@@ -77,3 +78,7 @@ def test_every_bar_is_printed_with_its_goal() -> None:
     found = bars(ROOT)
     assert len(found) == 14
     assert all(bar.value and bar.goal for bar in found)
+
+
+def test_each_module_has_a_test_file_of_its_name() -> None:
+    assert without_own_test(ROOT) == []
