@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from sfd_stream.kafka import admin as admin_module
+from sfd_stream.kafka import source as source_module
 from sfd_stream.kafka.records import Start
 from sfd_stream.kafka.source import Source
+from tests.unit.kafka.scripted import TOPIC, ScriptedConsumer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
@@ -114,3 +117,36 @@ def read(group: str) -> Iterator[Callable[..., Reader]]:
     yield make
     for source in sources:
         source.close(10)
+
+
+class Played:
+    """A Source on a scripted client."""
+
+    def __init__(self, protocol: str = "cooperative") -> None:
+        self.diary = Diary()
+        self.now_s = 0.0
+        settings = {"bootstrap.servers": "b:1", "group.id": "g", **PROTOCOLS[protocol]}
+        self.source = Source(settings, TOPIC, clock=lambda: self.now_s)
+        self.source.subscribe(self.diary)
+
+    @property
+    def client(self) -> Any:
+        return self.source._consumer
+
+    def poll_for(self, seconds: int) -> None:
+        for _ in range(seconds):
+            self.now_s += 1.0
+            self.poll()
+
+    def poll(self, act: Any = lambda: None) -> dict[int, list[int]]:
+        """The offsets that one poll gave, by partition."""
+        self.client.script.append(act)
+        return {batch.partition: batch.offsets for batch in self.source.poll(100, 0)}
+
+
+@pytest.fixture
+def play(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setattr(source_module, "Consumer", ScriptedConsumer)
+    monkeypatch.setattr(admin_module, "Consumer", ScriptedConsumer)
+    monkeypatch.setattr(source_module, "Admin", lambda *_, **__: None)
+    return Played

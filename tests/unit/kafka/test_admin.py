@@ -1,4 +1,4 @@
-"""Offsets that the client reports: a negative one is no answer, however it comes."""
+"""Questions about topics: asked until answered; a negative offset of the client is no answer, however it comes."""
 
 from __future__ import annotations
 
