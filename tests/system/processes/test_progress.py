@@ -8,30 +8,17 @@ import pty
 import select
 import subprocess
 import sys
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from sfd_stream.cli import progress as progress_module
-from sfd_stream.observe.progress import Progress, ProgressLog
 from tests.system.checkpoints.conftest import Site, messages
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.support.kafka import Broker
-
-
-def test_a_line_is_due_once_an_interval_and_tells_the_rate_since_the_last() -> None:
-    news, progress = ProgressLog(60.0, 0.0), Progress(rows=1_200, bad=3, checkpoints=2)
-    assert not news.is_due(59.9)
-    assert news.is_due(60.0)
-    line = {"rows": 1_200, "rows_per_s": 20, "bad": 3, "lag": 7, "checkpoints": 2}
-    assert news.line(progress, 7, 60.0) == line
-    assert not news.is_due(100.0)
-    progress.rows += 600
-    assert news.line(progress, None, 120.0) == {"rows": 1_800, "rows_per_s": 10, "bad": 3, "checkpoints": 2}
 
 
 @pytest.fixture
@@ -72,20 +59,6 @@ def test_a_backfill_on_a_terminal_has_a_bar_and_clean_output(live: Site) -> None
     assert "100 rows" in shown
     assert "%" in shown
     assert "restored" in shown, "log lines go above the bar"
-
-
-def test_a_bar_ends_with_all_rows_however_soon_after_the_turn_before() -> None:
-    shown: dict[str, float] = {}
-    bar = progress_module._Bar(SimpleNamespace(update=lambda _, **fields: shown.update(fields)), 0, lambda: 7.0)
-    progress = Progress(rows=50, ends={0: 100})
-    worker: Any = SimpleNamespace(progress=progress, source=SimpleNamespace(positions={0: 50}))
-    bar(worker)
-    assert (shown["rows"], shown["completed"], shown["total"]) == (50, 50, 100)
-    progress.rows = 100
-    bar(worker)
-    assert shown["rows"] == 50, "no time has passed since the last"
-    bar.end(worker)
-    assert shown["rows"] == 100
 
 
 @pytest.mark.parametrize("every_s", [0.5, 3600.0])
