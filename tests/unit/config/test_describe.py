@@ -1,4 +1,4 @@
-"""config/example.yaml says what the model says: every key, its default, its sentence; and it is valid."""
+"""Settings for people and tools: the example and the schema say what the model says, every key of it."""
 
 from __future__ import annotations
 

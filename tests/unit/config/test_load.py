@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
-from pydantic import ValidationError
 
-from sfd_stream.config import Settings, load, load_some
+from sfd_stream.config import load, load_some
 from sfd_stream.config.load import KEYS, load_http
 from sfd_stream.errors import SettingsError
 
@@ -54,32 +53,6 @@ def test_flags_win_over_the_environment_over_the_file_over_defaults(tmp_path: Pa
     assert effective.origin("input.topic") == f"{file}:5"
     assert effective.origin("snapshot.topic") == f"{file}:10"
     assert effective.origin("sketch.ell") == "default"
-
-
-def test_under_kafka_an_underscore_in_the_environment_is_a_dot_and_any_property_passes(
-    tmp_path: Path,
-) -> None:
-    environ = {
-        "SFD_KAFKA__BOOTSTRAP_SERVERS": "other:1",
-        "SFD_KAFKA__SASL_OAUTHBEARER_TOKEN_ENDPOINT_URL": "https://h/t",
-        "SFD_KAFKA__LOG_LEVEL": "3",
-        "SFD_CHECKPOINT__OPTIONS__AWS_REGION": "eu-west-1",
-    }
-    settings = load(written(tmp_path), environ=environ, overrides=["kafka.isolation.level=read_uncommitted"]).settings
-    assert dict(settings.kafka) == {
-        "bootstrap.servers": "other:1",
-        "group.id": "g",
-        "sasl.oauthbearer.token.endpoint.url": "https://h/t",
-        "log_level": "3",
-        "isolation.level": "read_uncommitted",
-    }
-    assert dict(settings.checkpoint.options) == {"aws_region": "eu-west-1"}
-    assert settings.group == "g"
-
-
-def test_only_names_with_a_double_underscore_are_settings(tmp_path: Path) -> None:
-    environ = {"SFD_TEST_BOOTSTRAP": "x", "SFD_CONFIG": "y", "SFDX__Y": "z", "OTHER__THING": "1"}
-    assert load(written(tmp_path), environ=environ).settings.sketch.d == 1000
 
 
 def test_unknown_keys_name_the_nearest_right_key_in_the_spelling_of_their_source(tmp_path: Path) -> None:
@@ -242,64 +215,6 @@ def test_snapshots_must_be_due_some_time_and_fit_a_message(tmp_path: Path) -> No
     )
     roomy = [*base, "snapshot.inline_max_bytes=1MiB", "kafka.message.max.bytes=2000000"]
     load(written(tmp_path), environ={}, overrides=roomy)
-
-
-@pytest.mark.parametrize(
-    ("text", "line"),
-    [
-        ("a: [", "settings.yaml:2: not YAML: "),
-        ("- a\n", "must hold `key: value` lines (settings.yaml:1)"),
-        ("input: {topic: [a, b]}", "input.topic: must be a single value (settings.yaml:1)"),
-        ("input: {topic: a}\ninput: {topic: b}", "input: given twice, first in line 1 (settings.yaml:2)"),
-        (
-            "kafka: {ssl: {ca: x}}",
-            "kafka.ssl: write the whole name as one key, like ssl.ca.location (settings.yaml:1)",
-        ),
-        (
-            "input: {topic: !!python/name:os.system x}",
-            "settings.yaml:1: not YAML: could not determine a constructor",
-        ),
-    ],
-)
-def test_a_file_that_is_no_settings_file_is_told_by_line(tmp_path: Path, text: str, line: str) -> None:
-    assert any(line in found or found.startswith(line) for found in problems(tmp_path, text + "\n"))
-
-
-def test_an_absent_or_huge_file_is_a_clear_problem(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match="No such file"):
-        load(tmp_path / "none.yaml", environ={})
-    assert "larger than 1 MiB" in problems(tmp_path, "#" * (2**20 + 1))[0]
-
-
-def test_anchors_merges_empty_sections_and_dates_read_as_one_would_expect(tmp_path: Path) -> None:
-    text = (
-        GOOD.replace("input:\n  topic: rows", "input: &i\n  topic: 2026-01-01") + "http:\nsnapshot:\n  <<: {topic: s}\n"
-    )
-    settings = load(written(tmp_path, text), environ={}).settings
-    assert (settings.input.topic, settings.snapshot.topic, settings.http.port) == ("2026-01-01", "s", 9464)
-
-
-def test_settings_are_frozen_and_equal_by_value(tmp_path: Path) -> None:
-    one, two = (load(written(tmp_path), environ={}).settings for _ in range(2))
-    assert one == two
-    assert hash(one) == hash(two)
-    with pytest.raises(ValidationError):
-        one.sketch.ell = 3  # type: ignore[misc]
-    with pytest.raises(TypeError):
-        one.kafka["group.id"] = "x"  # type: ignore[index]
-
-
-def test_the_tree_checks_itself_when_built_in_code() -> None:
-    tree: dict[str, Any] = {
-        "kafka": {"bootstrap.servers": "h:1", "group.id": "g"},
-        "input": {"topic": "rows"},
-        "sketch": {"d": 10},
-        "checkpoint": {"url": "memory://"},
-    }
-    with pytest.raises(ValidationError, match=r"sketch\.ell must be at most sketch\.d"):
-        Settings.model_validate(tree)
-    tree["sketch"]["ell"] = 10
-    assert Settings.model_validate(tree).sketch.ell == 10
 
 
 def test_every_key_can_be_set_from_every_source_by_its_own_name(tmp_path: Path) -> None:
