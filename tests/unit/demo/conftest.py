@@ -13,6 +13,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from sfd_stream.demo import checks
+from sfd_stream.sketch.estimator import SparseFrequentDirections
+from sfd_stream.sketch.sketch import Sketch
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
@@ -76,3 +80,18 @@ def play(tmp_path: Path) -> Iterator[Callable[..., Playing]]:
     for playing in made:
         playing.process.kill()
         playing.process.wait()
+
+
+@pytest.fixture(scope="session")
+def truth() -> checks.Truth:
+    return checks.truth()
+
+
+@pytest.fixture(scope="session")
+def sketch(truth: checks.Truth) -> Sketch:
+    return SparseFrequentDirections(ell=checks.ELL).partial_fit(truth.block.csr()).sketch()
+
+
+@pytest.fixture(scope="session")
+def strongest(truth: checks.Truth, sketch: Sketch) -> list[str]:
+    return checks.directions(sketch, truth.rows_of(truth.kept)[1], 1, 9)[0]
