@@ -1,4 +1,4 @@
-"""`read`, `watch`, `plot`, `export`, `merge` on the built-in broker: they tell what was published."""
+"""`read`, `plot`, `export`, `merge` on the built-in broker: they tell what was published."""
 
 from __future__ import annotations
 
@@ -14,18 +14,10 @@ import numpy as np
 import pytest
 import scipy.io
 import scipy.sparse as sp
-from rich.console import Console
 
 from sfd_stream import SnapshotReader
-from sfd_stream.cli import logins, main
-from sfd_stream.cli.build import listener_next_to_worker
-from sfd_stream.cli.commands.watch import SketchUpdate, view
-from sfd_stream.config.model import HttpSettings
-from sfd_stream.errors import SettingsError
-from sfd_stream.kafka import admin
-from sfd_stream.kafka.errors import Hooks
+from sfd_stream.cli import main
 from sfd_stream.kafka.producer import Sink
-from sfd_stream.observe.server import listening
 from sfd_stream.reader.merged import MergedSketch, merge
 from sfd_stream.wire.snapshots import Snapshot, encode_snapshot, reference_to
 from tests.support.kafka import free_ports
@@ -265,58 +257,6 @@ def test_without_matplotlib_it_says_what_to_install(
     assert 'pip install "sfd-stream[plot]"' in capsys.readouterr().err
 
 
-# -- watch ---------------------------------------------------------------------------------------------------
-
-
-def test_watch_prints_a_line_a_change(built_in: BuiltIn, topic: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(built_in, "watch", "--topic", topic, "--changes", "1", "--every", "0.1") == 0
-    assert "MergedSketch(all 2 partitions" in capsys.readouterr().out
-
-
-def test_watch_json_is_an_object_a_line_for_each_change(
-    built_in: BuiltIn, topic: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    command = ["watch", "--topic", topic, "--changes", "1", "--every", "0.1", "--top", "3", "--json"]
-    assert run(built_in, *command) == 0
-    (line,) = capsys.readouterr().out.splitlines()
-    found = json.loads(line)
-    assert (found["rows"], found["complete"], len(found["directions"])) == (80, True, 3)
-    assert found["drift"]["angles"] == pytest.approx([0.0] * 3, abs=1e-6)
-    assert isinstance(found["lag"], dict)
-
-
-def test_what_asks_for_the_lag_logs_in_as_the_reader_does(
-    built_in: BuiltIn, topic: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    login, told = Hooks(), []
-
-    class Watched(admin.Admin):
-        def __init__(self, properties: Any, hooks: Hooks | None = None) -> None:
-            told.append((properties["log_level"], hooks))
-            super().__init__(properties, hooks)
-
-    monkeypatch.setattr(admin, "Admin", Watched)
-    monkeypatch.setattr(logins, "hooks_for", lambda named, _: login if named == "our_tokens:make" else None)
-    flags = ["--changes", "1", "--every", "0.1", "--set", "kafka_oauth_callback=our_tokens:make"]
-    assert run(built_in, "watch", "--topic", topic, *flags) == 0
-    assert told == [(2, login)]
-
-
-def test_the_live_view_shows_partitions_bars_and_drift() -> None:
-    merged = merge(made((0, 2), 3), 1000.0)
-    look = SketchUpdate(merged, made((0, 2), 3), {"rows/0": 1234}, merged.drift(merged, 2))
-    console = Console(width=160, record=True, file=open("/dev/null", "w"))  # noqa: SIM115, PTH123 - nobody reads it
-    console.print(view(look, 3, 4))
-    text = console.export_text()
-    console.file.close()
-    assert "INCOMPLETE: 2 of 3 partitions" in text
-    assert "1,234" in text
-    assert "missing" in text
-    assert "█" * 30 in text
-    assert "drift 0.0°" in text
-    assert "[red]star[/red]" in text
-
-
 # -- merge ---------------------------------------------------------------------------------------------------
 
 
@@ -396,16 +336,6 @@ def test_merge_says_that_it_is_well_and_ends_in_peace_when_told_to(
     finally:
         process.kill()
         process.wait()
-
-
-def test_merge_beside_a_worker_takes_another_port_unless_it_was_told_which() -> None:
-    with listening("127.0.0.1", 0) as worker:
-        taken = worker.getsockname()[1]
-        http = HttpSettings(port=taken)
-        with listener_next_to_worker(http, own_port=False) as other:
-            assert other.getsockname()[1] != taken
-        with pytest.raises(SettingsError, match=f"http.port {taken} of 127.0.0.1 is in use"):
-            listener_next_to_worker(http, own_port=True)
 
 
 @pytest.mark.parametrize(

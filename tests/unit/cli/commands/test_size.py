@@ -1,18 +1,14 @@
-"""`size` and `bench`: what they print, and what they refuse."""
+"""`sfd-stream size`: both answers, and which is which; what it measures and what it refuses."""
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
 
 import pytest
 
 from sfd_stream.cli import main
 from sfd_stream.cli.commands import size
 from sfd_stream.tools import sizing
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture(autouse=True)
@@ -46,24 +42,9 @@ def test_a_sketch_as_large_as_the_matrix_is_wide_is_said_to_be_exact(capsys: pyt
     assert "measured just now (the shape itself)" in out  # though the theorem asks for more rows than there are columns
 
 
-def test_bench_measures_sketch_formats_and_store(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    flags = ["bench", "--d", "100", "--ell", "5", "--z", "10", "--seconds", "0.1", "--store", tmp_path.as_uri()]
-    assert main([*flags, "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert list(found["rates"]) == ["sketch", "decode list", "decode packed", "decode blocks"]
-    assert all(rate["rows_per_s"] > 0 for rate in found["rates"].values())
-    assert set(found["store"]["latency_s"]) == {"1,024 bytes", "4,000 bytes"}
-    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
-    assert main(flags[:-2]) == 0
-    assert "a temporary folder: median (most) of 10" in capsys.readouterr().out
-
-
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        (["bench", "--d", "10", "--ell", "50"], "must be at most --d"),
-        (["bench", "--store-option", "region"], "has no =; write it as"),
-        (["bench", "--store", "ftp://x", "--seconds", "0.1"], "is not supported; write one of"),
         (["size", "--epsilon", "0", "--d", "10"], "--help"),
         (["size", "--epsilon", "0.1"], "--d"),
     ],

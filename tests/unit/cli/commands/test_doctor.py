@@ -1,4 +1,4 @@
-"""The command: what it prints, and with which code it ends."""
+"""`sfd-stream doctor`: what it prints, and with which code it ends."""
 
 from __future__ import annotations
 
