@@ -5,13 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from structlog.testing import capture_logs
 
-from sfd_stream.cli.commands.run import within_quota
 from sfd_stream.config import load
 from sfd_stream.config.container_limits import MEMORY_SHARE, Quota, fitted, misfits, read_quota
 from sfd_stream.config.model import Settings
-from sfd_stream.errors import SettingsError
 
 GIB = 2**30
 
@@ -125,21 +122,3 @@ def test_what_was_asked_for_and_is_not_there_is_said(worker: dict[str, object], 
 
 def test_fitted_settings_never_complain_of_memory() -> None:
     assert not list(misfits(fitted(settings(), Quota(None, GIB)), Quota(None, GIB)))
-
-
-def with_columns(**sketch: object) -> Settings:
-    given = [f"sketch.{name}={value}" for name, value in sketch.items()]
-    return load(None, environ={}, overrides=[*OVERRIDES, "worker.memory_max_bytes=2GiB", *given]).settings
-
-
-def test_a_sketch_that_cannot_fit_into_memory_is_refused_at_the_start() -> None:
-    with pytest.raises(SettingsError, match=r"2147483647 columns needs at least .* worker\.memory_max_bytes is 2GiB"):
-        within_quota(with_columns(d=2**31 - 1))
-
-
-def test_a_sketch_that_may_not_fit_into_memory_is_warned_of_at_the_start() -> None:
-    with capture_logs() as logs:
-        within_quota(with_columns(d=2**20))
-        within_quota(with_columns(d=1000))
-    (line,) = [line["event"] for line in logs if "memory_max_bytes" in line["event"]]
-    assert line.startswith("a partition may need up to 2.89 GB, but worker.memory_max_bytes is 2GiB")

@@ -8,6 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from sfd_stream.config import Settings, load
+from sfd_stream.config.model import CheckpointSettings, InputSettings, SketchSettings
 from tests.unit.config.test_load import written
 
 if TYPE_CHECKING:
@@ -35,3 +36,24 @@ def test_the_tree_checks_itself_when_built_in_code() -> None:
         Settings.model_validate(tree)
     tree["sketch"]["ell"] = 10
     assert Settings.model_validate(tree).sketch.ell == 10
+
+
+def test_the_scorer_has_a_group_and_a_topic_of_states_next_to_those_that_are_set() -> None:
+    settings = Settings.model_validate(
+        {
+            "kafka": {"bootstrap.servers": "h:1", "group.id": "g"},
+            "input": {"topic": "rows"},
+            "sketch": {"d": 100},
+            "checkpoint": {"url": "memory://"},
+            "snapshot": {"topic": "sketches"},
+            "score": {"topic": "scores"},
+        }
+    )
+    assert (settings.group, settings.score_group, settings.score_state_topic) == ("g", "g-score", "scores-state")
+
+
+def test_each_setting_has_a_description_of_one_line() -> None:
+    for section in (InputSettings, SketchSettings, CheckpointSettings):
+        for name, field in section.model_fields.items():
+            assert field.description, name
+            assert "\n" not in field.description, name

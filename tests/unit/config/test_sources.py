@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sfd_stream.config import load
+from sfd_stream.config.sources import Sources
 from sfd_stream.errors import SettingsError
 from tests.unit.config.test_load import GOOD, problems, written
 
@@ -73,3 +74,19 @@ def test_anchors_merges_empty_sections_and_dates_read_as_one_would_expect(tmp_pa
     )
     settings = load(written(tmp_path, text), environ={}).settings
     assert (settings.input.topic, settings.snapshot.topic, settings.http.port) == ("2026-01-01", "s", 9464)
+
+
+def test_the_last_source_wins_key_by_key_and_each_value_keeps_its_origin() -> None:
+    sources = Sources()
+    sources.add_environment({"SFD_SKETCH__ELL": "5", "SFD_SKETCH__D": "100"})
+    sources.add_overrides(["sketch.ell=7"])
+    found = {key: (given.value, given.origin) for key, given in sources.newest().items()}
+    assert found == {"sketch.ell": ("7", "--set"), "sketch.d": ("100", "SFD_SKETCH__D")}
+
+
+def test_below_a_section_that_could_not_be_read_nothing_counts_as_missing(tmp_path: Path) -> None:
+    sources, file = Sources(), tmp_path / "settings.yaml"
+    file.write_text("kafka: 5\ninput: {topic: rows}\n")
+    sources.add_file(file)
+    assert sources.problems == [f"kafka: must hold `key: value` lines ({file}:1)"]
+    assert (sources.was_read("kafka.group.id"), sources.was_read("input.topic")) == (False, True)

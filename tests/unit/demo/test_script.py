@@ -1,4 +1,4 @@
-"""The steps of the demo: it names the partitions and the command, and ends with the worker that dies."""
+"""The steps of the demo: it ends with a worker that dies, and the commands that it prints can be run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from sfd_stream.demo import checks
+from sfd_stream.demo import checks, script
 from sfd_stream.demo.script import Story
 from sfd_stream.demo.stage import DemoSetup, DemoWorker, Workers
 from sfd_stream.demo.view import DemoOutput
@@ -29,3 +29,19 @@ def test_while_it_stays_a_worker_that_dies_ends_it(tmp_path: Path) -> None:
         story = Story(ground, None, workers, teller, truth, feed, lambda: 0)  # type: ignore[arg-type]
         with pytest.raises(checks.DemoError, match=r"worker 1 ended with exit code 3 before Ctrl-C; .*: no more room"):
             story.stay()
+
+
+@pytest.mark.parametrize(
+    ("found", "started_as", "command"),
+    [
+        ("/usr/bin/sfd-stream", "/usr/bin/sfd-stream", "sfd-stream"),
+        (None, "/venv/bin/sfd-stream", "/venv/bin/sfd-stream"),
+        (None, "/venv/bin/pytest", "python -m sfd_stream.cli"),
+    ],
+)
+def test_the_command_that_it_prints_can_be_run(
+    found: str | None, started_as: str, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(script.shutil, "which", lambda _: found)
+    monkeypatch.setattr(script.sys, "argv", [started_as])
+    assert script.program() == command
