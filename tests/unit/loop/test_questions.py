@@ -11,9 +11,12 @@ import pytest
 
 from sfd_stream.errors import BrokerRefusedError, BrokerUnavailableError
 from sfd_stream.loop.jobs import Jobs
-from sfd_stream.loop.questions import OutputEpochs
+from sfd_stream.loop.questions import OutputEpochs, Questions
 from sfd_stream.loop.runtime import Runtime
+from sfd_stream.state.manifest import Binding
+from sfd_stream.state.steps import AskCommitted, AskLog, AskOutputEpoch, LogFacts
 from tests.support.watched import Clock
+from tests.system.fakes import FakeSource, plan_of, rows
 from tests.unit.worker.chains import driven
 
 GIVE_UP_S = 90.0
@@ -135,3 +138,55 @@ class Lines:
 
     def bind(self, **_: object) -> Self:
         return self
+
+
+def questions_on(source: FakeSource, clock: Clock | None = None, **plan: Any) -> Questions:
+    runtime = Runtime(None, clock=clock or Clock(), io=Inline())  # type: ignore[arg-type]
+    found = Questions(plan_of(**plan), runtime, source, None)  # type: ignore[arg-type]
+    driven(found.connect(), runtime)
+    return found
+
+
+def test_a_question_is_repeated_until_it_is_answered_or_the_time_is_up() -> None:
+    clock = Clock(0.0)
+    questions = questions_on(FakeSource({0: []}), clock, give_up_s=30.0)
+
+    def question(outcomes: list[Any]) -> Any:
+        return questions.patiently("the ids", lambda _: read_after(clock, 10.0, outcomes))
+
+    late: list[Any] = [TimeoutError("no answer"), TimeoutError("no answer"), {0: 7}]
+    assert driven(question(late), questions.runtime) == {0: 7}
+    never: list[Any] = [BrokerUnavailableError("no answer") for _ in range(9)]
+    with pytest.raises(BrokerRefusedError, match="no answer, and not for 30 s"):
+        driven(question(never), questions.runtime)
+
+
+def test_a_partition_added_after_the_start_is_read_from_its_beginning() -> None:
+    source = FakeSource({0: [], 1: []})
+    questions = questions_on(source, start="latest")
+    source.logs[2] = []
+    assert questions.topic_now(count=True) == "topic-id"
+    assert questions.partitions == 3
+    assert [questions.start_of(partition) for partition in range(3)] == ["latest", "latest", "earliest"]
+
+
+def test_a_state_is_bound_to_the_ids_of_its_cluster_and_topic() -> None:
+    questions = questions_on(FakeSource({0: []}))
+    assert driven(questions.binding(0), questions.runtime) == Binding("cluster", "topic-id", "group", "rows", 0)
+    unanswered = Future[str | None]()
+    unanswered.set_exception(TimeoutError("no answer"))
+    assert driven(questions.binding(0, unanswered), questions.runtime).topic_id is None, "a checkpoint does not wait"
+
+
+def test_a_claim_is_answered_with_the_ends_of_the_log_and_the_committed_offset() -> None:
+    source = FakeSource({0: rows(5)})
+    questions = questions_on(source)
+
+    def answer(question: Any) -> Any:
+        return driven(questions.answer(0, 0.0, question), questions.runtime)
+
+    assert answer(AskLog()) == LogFacts(0, 5)
+    assert answer(AskCommitted()) is None
+    source.committed_offsets[0] = 3
+    assert answer(AskCommitted()) == 3
+    assert answer(AskOutputEpoch()) is None, "there is no output topic"
