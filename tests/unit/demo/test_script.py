@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -42,6 +43,6 @@ def test_while_it_stays_a_worker_that_dies_ends_it(tmp_path: Path) -> None:
 def test_the_command_that_it_prints_can_be_run(
     found: str | None, started_as: str, command: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(script.shutil, "which", lambda _: found)
-    monkeypatch.setattr(script.sys, "argv", [started_as])
+    monkeypatch.setattr(shutil, "which", lambda _: found)
+    monkeypatch.setattr(sys, "argv", [started_as])
     assert script.program() == command

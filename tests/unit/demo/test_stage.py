@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
@@ -46,7 +47,8 @@ def test_the_page_and_the_last_words_of_a_worker_are_read_from_its_log(tmp_path:
     worker = DemoWorker(1, tmp_path / "worker-1.log", process)
     worker.log.write_text("not JSON\n")
     assert (worker.page(), worker.last_words(), worker.partitions()) == (None, "nothing", [])
-    worker.log.write_text('{"event": "status page available", "url": "http://h:1/"}\n{"event": "stopping"}\n')
+    lines = ({"event": "joining"}, {"event": "status page available", "url": "http://h:1/"}, {"event": "stopping"})
+    worker.log.write_text("\n".join(map(json.dumps, lines)))
     assert (worker.page(), worker.last_words()) == ("http://h:1/", "stopping")
 
 
