@@ -305,9 +305,13 @@ class LocalBroker(Broker):
         return True
 
     def pause(self) -> None:
-        """SIGSTOP: connections stay open, nothing answers."""
+        """SIGSTOP: connections stay open, nothing answers. On a loaded machine its threads stop some time later."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
+        process = Path(f"/proc/{self._process.pid}")
+        self._wait_for(
+            lambda: all(_state_of(task) in "TZX" for task in process.glob("task/*")), "a stop of its threads"
+        )
 
     def resume(self) -> None:
         assert self._process is not None
@@ -372,6 +376,14 @@ class ContainerBroker(Broker):
     def close(self) -> None:
         super().close()
         self._container.stop()
+
+
+def _state_of(task: Path) -> str:
+    """The letter of /proc: T if it is stopped, X if it has ended."""
+    try:
+        return (task / "stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return "X"
 
 
 def start_broker(*, properties: Mapping[str, str] | None = None, private: bool = False) -> Broker:
