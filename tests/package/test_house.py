@@ -76,7 +76,7 @@ def test_code_and_pages_have_no_idioms() -> None:
 @pytest.mark.slow
 def test_every_bar_is_printed_with_its_goal() -> None:
     found = bars(ROOT)
-    assert len(found) == 14
+    assert len(found) == 15
     assert all(bar.value and bar.goal for bar in found)
 
 
