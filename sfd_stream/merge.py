@@ -10,6 +10,7 @@ other waits have limits below that of a liveness probe.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, wait
@@ -25,6 +26,7 @@ from sfd_stream.errors import (
     NoSnapshotError,
     ObjectMissingError,
     RefusedStateError,
+    SfdError,
     StoreUnavailableError,
 )
 from sfd_stream.kafka.errors import CHECK_IT
@@ -39,6 +41,9 @@ from sfd_stream.wire.snapshots import Message, Snapshot, encode_snapshot, messag
 
 FLUSH_S = 30.0
 SLICE_S = 0.5
+REJOIN_S = 30.0
+"""After its start a merger waits this long for the partitions of the last merge. The object of the newest snapshot that
+it has read may be deleted already, and the next snapshot not read yet."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +82,8 @@ class Merger:
         self._newest: Message | None = None
         self._changed = True
         self._published_at = 0.0
+        self._awaited: set[str] = set()
+        self._awaited_until_s = 0.0
         self._stopped = threading.Event()
 
     def run(self) -> None:
@@ -102,6 +109,10 @@ class Merger:
             )
         self._epoch = 1 if newest is None else newest.epoch + 1
         self.last = newest
+        with contextlib.suppress(SfdError):  # it is not needed, and others may have written to the topic
+            mine = [snapshot for snapshot in self.own.held() if snapshot.id == newest]
+            self._awaited = {part.id.key for snapshot in mine for part in snapshot.parts}
+        self._awaited_until_s = self.clock() + REJOIN_S
         for reader in self.inputs:
             if self._going():
                 self._patiently(partial(reader.refresh, self._going))
@@ -196,6 +207,10 @@ class Merger:
             if not parts:
                 names = ", ".join(reader.topic for reader in self.inputs)
                 raise NoSnapshotError(f"there is nothing to merge: no snapshot in {names}")
+            gone = self._awaited - {part.id.key for snapshot in parts for part in snapshot.parts}
+            if gone and self.clock() < self._awaited_until_s:
+                names = ", ".join(sorted(gone)[:10])
+                raise ObjectMissingError(f"partitions of the last merge have no snapshot that can be read yet: {names}")
             limit = min(reader.max_total_bytes for reader in self.inputs)
             return merge(parts, self.wall_clock(), ell=self.plan.ell, max_bytes=limit)
 

@@ -8,10 +8,10 @@ import pytest
 
 from sfd_stream.errors import FencedError, NoSnapshotError, RefusedStateError
 from sfd_stream.kafka.producer import Ticket
-from sfd_stream.merge import MergePlan, Merger
+from sfd_stream.merge import REJOIN_S, MergePlan, Merger
 from sfd_stream.observe.merge_status import MergeWatch
 from sfd_stream.wire.snapshot_ids import EPOCH_MAX, SnapshotId
-from sfd_stream.wire.snapshots import Snapshot
+from sfd_stream.wire.snapshots import Snapshot, decode_message
 from tests.support.watched import Clock
 from tests.system.fakes import Diary
 from tests.unit.loop.test_jobs import Here
@@ -142,3 +142,35 @@ def test_the_epoch_is_above_that_of_the_newest_message_and_a_higher_one_ends_it(
 def test_an_epoch_that_nothing_can_exceed_is_refused() -> None:
     with pytest.raises(RefusedStateError, match="publish a null value under that key"):
         Merging(own=own_id(EPOCH_MAX)).merger.start()
+
+
+def restarted(*parts: Snapshot) -> Merging:
+    """After a merge of both partitions. Only `parts` can be read now."""
+    before = Merging(part(0), part(1))
+    before.merger.start()
+    before.turn()
+    last = decode_message(before.broker.taken[0])
+    assert isinstance(last, Snapshot)
+    one = Merging(*parts, own=last.id)
+    one.own.snapshots = [last]
+    one.merger.start()
+    return one
+
+
+def test_after_a_restart_it_waits_for_the_partitions_of_the_last_merge() -> None:
+    """The object of the newest snapshot that it has read may be deleted, and the next snapshot not read yet."""
+    one = restarted(part(0))
+    assert one.turn() == 0
+    assert one.log.said("snapshot fetch failed, will retry")
+    one.input.snapshots.append(part(1, number=2))
+    assert one.turn() == 1
+    merged = decode_message(one.broker.taken[0])
+    assert isinstance(merged, Snapshot)
+    assert [of.id.partition for of in merged.parts] == [0, 1]
+
+
+def test_after_a_restart_it_does_not_wait_for_ever_for_a_partition() -> None:
+    one = restarted(part(0))
+    assert one.turn(seconds=REJOIN_S - 1.0) == 0
+    assert one.turn(seconds=1.0) == 1
+    assert one.log.said("published, but incomplete")
