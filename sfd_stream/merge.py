@@ -82,7 +82,8 @@ class Merger:
         self._newest: Message | None = None
         self._changed = True
         self._published_at = 0.0
-        self._awaited: set[str] = set()
+        self._before: SnapshotId | None = None  # the newest merge at the start
+        self._awaited: frozenset[str] | None = None
         self._awaited_until_s = 0.0
         self._stopped = threading.Event()
 
@@ -108,10 +109,7 @@ class Merger:
                 "highest possible: publish a null value under that key"
             )
         self._epoch = 1 if newest is None else newest.epoch + 1
-        self.last = newest
-        with contextlib.suppress(SfdError):  # it is not needed, and others may have written to the topic
-            mine = [snapshot for snapshot in self.own.held() if snapshot.id == newest]
-            self._awaited = {part.id.key for snapshot in mine for part in snapshot.parts}
+        self.last = self._before = newest
         self._awaited_until_s = self.clock() + REJOIN_S
         for reader in self.inputs:
             if self._going():
@@ -207,12 +205,23 @@ class Merger:
             if not parts:
                 names = ", ".join(reader.topic for reader in self.inputs)
                 raise NoSnapshotError(f"there is nothing to merge: no snapshot in {names}")
-            gone = self._awaited - {part.id.key for snapshot in parts for part in snapshot.parts}
-            if gone and self.clock() < self._awaited_until_s:
+            awaited = self._awaited_parts()
+            if gone := awaited and awaited - {part.id.key for snapshot in parts for part in snapshot.parts}:
                 names = ", ".join(sorted(gone)[:10])
                 raise ObjectMissingError(f"partitions of the last merge have no snapshot that can be read yet: {names}")
             limit = min(reader.max_total_bytes for reader in self.inputs)
             return merge(parts, self.wall_clock(), ell=self.plan.ell, max_bytes=limit)
+
+    def _awaited_parts(self) -> frozenset[str]:
+        """The partitions of the newest merge at the start; none after REJOIN_S."""
+        if self._before is None or self.clock() >= self._awaited_until_s:
+            return frozenset()
+        if self._awaited is None:
+            self._awaited = frozenset()
+            with contextlib.suppress(SfdError):  # others may have written to the topic
+                mine = [snapshot for snapshot in self.own.held() if snapshot.id == self._before]
+                self._awaited = frozenset(part.id.key for snapshot in mine for part in snapshot.parts)
+        return self._awaited
 
     def _publish(self, message: Message) -> bool:
         """Returns whether the broker has acknowledged the message. If not, it is published again later."""

@@ -38,7 +38,7 @@ LATER = {
 }
 """By issue: the folders and files of the package that were added after commit 75b2d4e."""
 
-GROWN = {"rows as they are": 415, "score": 433, "faults": 1_859}
+GROWN = {"rows as they are": 415, "score": 433, "faults": 1_879}
 """By issue: lines that its commits from 75b2d4e to e6469db, and from 8995ceb to 02976c9, added to other files. Faults:
 also fixes of later issues."""
 
