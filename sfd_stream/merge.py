@@ -110,10 +110,10 @@ class Merger:
             )
         self._epoch = 1 if newest is None else newest.epoch + 1
         self.last = self._before = newest
-        self._awaited_until_s = self.clock() + REJOIN_S
         for reader in self.inputs:
             if self._going():
                 self._patiently(partial(reader.refresh, self._going))
+        self._awaited_until_s = self.clock() + REJOIN_S
         self.watch.started()
         self.log.info("merge started", topic=self.plan.topic, epoch=self._epoch)
 
@@ -183,7 +183,7 @@ class Merger:
 
     def _merged(self) -> MergedSketch | None:
         """The merge of all parts. None if there are no parts, if a snapshot can't be fetched, and after `stop`."""
-        began, job = self.clock(), self.background.submit(self._merge)
+        began, job = self.clock(), self.background.submit(lambda: self._merge(self._awaited_parts()))
         while not wait([job], SLICE_S).done:
             self.watch.alive()
             if self._stopped.is_set():
@@ -199,13 +199,13 @@ class Merger:
         self.watch.merged(self.clock() - began)
         return merged
 
-    def _merge(self) -> MergedSketch:
+    def _merge(self, awaited: frozenset[str] = frozenset()) -> MergedSketch:
+        """The merge of all parts. ObjectMissingError if an awaited one is not among them."""
         with self.computing():  # except for the requests of the readers
             parts = [snapshot for reader in self.inputs for snapshot in _held(reader)]
             if not parts:
                 names = ", ".join(reader.topic for reader in self.inputs)
                 raise NoSnapshotError(f"there is nothing to merge: no snapshot in {names}")
-            awaited = self._awaited_parts()
             if gone := awaited and awaited - {part.id.key for snapshot in parts for part in snapshot.parts}:
                 names = ", ".join(sorted(gone)[:10])
                 raise ObjectMissingError(f"partitions of the last merge have no snapshot that can be read yet: {names}")
